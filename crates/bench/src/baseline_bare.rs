@@ -1,4 +1,4 @@
-//! Baseline: the two files of a delivery, message and receipt, created by two threads with no other work.
+//! Baseline: the two files of a delivery (message and receipt), created by two threads without other work.
 
 use std::path::Path;
 use std::thread;
@@ -10,13 +10,13 @@ use switchboard_sys::files::{Dir, Durability};
 
 use crate::load::{Load, Round, Template, new_id};
 
-/// Threads that create files: one per core of the machine on which the targets were set.
+/// Number of threads that create files: one per core of the machine on which the targets were set.
 const THREADS: usize = 2;
 
 /// Size of a receipt in bytes.
 const RECEIPT: usize = 320;
 
-/// Runs one round in an empty folder; each count is a message and its receipt.
+/// Runs one round in an empty folder. Each counted operation is a message and its receipt.
 pub(crate) fn round(folder: &Path, load: Load) -> anyhow::Result<Round> {
     let root = Dir::open_root(folder)?;
     let (mailbox, receipts) = (root.ensure_subdir("inbox")?, root.ensure_subdir("outbox")?);

@@ -1,4 +1,4 @@
-//! Baseline: one durable file per message. Write, fsync, rename, fsync the directory.
+//! Baseline: one durable file per message, written with write, fsync, rename and fsync of the directory.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -1,6 +1,6 @@
-//! Baseline: bare group commit. One SQLite table and one writer thread.
+//! Baseline: bare group commit, with one SQLite table and one writer thread.
 //!
-//! Settings and queue are those of the hub, so the difference is the hub's work beyond storing bytes.
+//! The settings and the queue are those of the hub, so the difference is the hub's work beyond storing bytes.
 
 use std::path::Path;
 use std::thread;
@@ -13,14 +13,15 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::load::{Load, Round, Template, new_id};
 
-/// Queue length as in the hub: further senders wait.
+/// Queue capacity, the same as in the hub; when the queue is full, senders wait.
 const QUEUE: usize = 1024;
 
-/// More than there are senders: all waiting senders share the next commit, which is optimal without other
-/// work.
+/// Maximum number of messages per commit, more than there are senders.
+///
+/// All waiting senders therefore share the next commit, which is optimal without other work.
 const BATCH: usize = 256;
 
-/// Message to store, with the channel for the reply.
+/// Message to store, with the channel for the reply to its sender.
 struct Insert {
     id: MessageId,
     bytes: Vec<u8>,
@@ -61,7 +62,7 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Writes until the last sender has ended.
+/// Commits batches of messages until the last sender has ended.
 fn run(mut connection: Connection, mut jobs: mpsc::Receiver<Insert>) -> rusqlite::Result<()> {
     while let Some(first) = jobs.blocking_recv() {
         let mut batch = vec![first];
@@ -78,7 +79,7 @@ fn run(mut connection: Connection, mut jobs: mpsc::Receiver<Insert>) -> rusqlite
         }
         transaction.commit()?;
         for job in batch {
-            // A sender that has ended needs no reply.
+            // A sender that has already ended needs no reply.
             let _ = job.reply.send(());
         }
     }

@@ -1,7 +1,7 @@
 //! `bench channels`: wake-up latency of readers and watchers, the cost of waiting, and catching up over NATS.
 //!
-//! The baseline for waking gives the same guarantee with the least work: one durable file, and a process that
-//! waits on bare inotify. The protocol's own way, a poll every two seconds, is measured as well.
+//! The baseline for wake-ups gives the same guarantee with the least work: one durable file, and a process that waits
+//! for bare inotify events. The poll every two seconds that the protocol itself uses is measured as well.
 
 mod idle;
 mod reader;
@@ -15,14 +15,14 @@ pub(crate) use self::reader::{WaitMode, program, run as reader};
 
 const BENCH: &str = "channels";
 
-/// Number and length of the measurements.
+/// Number and length of the measurements in a run.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
-    /// Wake-ups of each kind.
+    /// Number of wake-ups of each kind.
     wakes: usize,
-    /// Wake-ups of a reader that polls every two seconds.
+    /// Number of wake-ups of a reader that polls every two seconds.
     looks: usize,
-    /// Seconds during which waiting processes are observed.
+    /// Number of seconds during which waiting processes are observed.
     seconds: u64,
 }
 

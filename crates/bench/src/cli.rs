@@ -1,7 +1,7 @@
 //! `bench cli`: complete processes, from start to end, compared with `/bin/true`.
 //!
-//! All are started alike and take turns. The mailboxes are warm: they were read before, so the time is that
-//! of a repeated read.
+//! All commands are started alike and take turns. The mailboxes are warm: they were read before, so the measured time
+//! is that of a repeated read.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,22 +17,22 @@ use crate::stats::{median, millis};
 const BENCH: &str = "cli";
 const TRUE: &str = "/bin/true";
 
-/// Messages in the small mailbox and in the large one.
+/// Number of messages in the small mailbox.
 const FEW: usize = 10;
 const MANY: usize = 10_000;
 
-/// Sender of one message per turn.
+/// Agent that sends one message per turn.
 const SENDER: &str = "sender";
 
-/// Uncounted turns.
+/// Number of warm-up turns, which do not count.
 const WARM_UP: usize = 5;
 
-/// Command that takes its turn.
+/// Command that is measured in turn with others.
 struct Job {
     program: PathBuf,
     args: Vec<&'static str>,
     folder: PathBuf,
-    /// True if the mailbox folder is changed just before.
+    /// True if the mailbox folder is changed right before each run.
     disturbed: bool,
     times: Vec<Duration>,
 }
@@ -43,8 +43,9 @@ impl Job {
         Self { program, args: args.to_vec(), folder, disturbed: false, times: Vec::new() }
     }
 
-    /// The same after a change of the mailbox folder, as each delivery makes it: the cached listing is then
-    /// stale.
+    /// Creates a command whose mailbox folder changes right before each run.
+    ///
+    /// Each delivery changes the folder in this way; the cached listing is then stale.
     fn disturbed(program: &Path, args: &[&'static str], folder: &Path) -> Self {
         Self { disturbed: true, ..Self::new(program, args, folder) }
     }
@@ -84,7 +85,7 @@ pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
         Job::new(&program, &send, &sent),
     ];
     run_in_turns(&mut jobs, turns).await?;
-    // Run afterwards: in turn with the others they would change the folders for those as well.
+    // These commands run last, because in turn with the others they would change the folders for those as well.
     let mut changed = [Job::disturbed(&program, &inbox, &few), Job::disturbed(&program, &inbox, &many)];
     run_in_turns(&mut changed, turns).await?;
     let [nothing, help, few, many, who, send] = jobs.map(|job| job.p50());

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::progress::say;
 
-/// Measured figure, with its baseline.
+/// Measured figure with its baseline, if there is one.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figure {
     bench: &'static str,
@@ -21,7 +21,9 @@ pub(crate) struct Figure {
     n: usize,
 }
 
-/// Target of a figure's ratio. Reported on stderr; a miss is no failure.
+/// Target for a figure's ratio.
+///
+/// The result is reported on stderr; a missed target is not a failure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target {
     AtLeast(f64),
@@ -40,7 +42,7 @@ impl Figure {
         Self { bench, metric, value, unit, baseline: None, baseline_value: None, ratio: None, n }
     }
 
-    /// Adds the baseline.
+    /// Adds the baseline and its value.
     pub(crate) fn with_baseline(mut self, baseline: &'static str, value: f64) -> Self {
         self.baseline = Some(baseline);
         self.baseline_value = Some(value);
@@ -48,7 +50,7 @@ impl Figure {
         self
     }
 
-    /// Prints the line.
+    /// Prints the figure as a line of JSON.
     pub(crate) fn print(mut self) -> anyhow::Result<()> {
         self.value = rounded(self.value);
         self.baseline_value = self.baseline_value.map(rounded);
@@ -57,7 +59,7 @@ impl Figure {
         Ok(())
     }
 
-    /// Prints the line, and on stderr whether the ratio meets the target.
+    /// Prints the figure as a line of JSON, and on stderr whether its ratio meets the target.
     pub(crate) fn print_against(self, target: Target) -> anyhow::Result<()> {
         let ratio = self.ratio.unwrap_or_default();
         let (met, sign, bound) = match target {
@@ -71,7 +73,7 @@ impl Figure {
     }
 }
 
-/// Rounds to four significant digits: more would exceed the precision of a run.
+/// Rounds to four significant digits, because a run is not more precise.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }

@@ -1,9 +1,9 @@
 //! `bench grid`: latency from each door to each other door.
 //!
-//! All processes run the shipped binary: a hub with `serve`, a second hub of the same owner over a real
-//! nats-server, and another owner's hub over TLS. A measurement starts when the sender starts to send, which
-//! for the command line and the channel means a new process. It ends when the message has reached its reader:
-//! its file is in the mailbox or the channel, the waiting tool has returned, or the worker has received it.
+//! All processes run the shipped binary: a hub with `serve`, a second hub of the same owner over a real nats-server,
+//! and another owner's hub over TLS. A measurement begins when the sender starts to send, which for the command line
+//! and the channel means a new process. It ends when the message has reached its reader: its file is in the mailbox or
+//! the channel, the waiting tool has returned, or the worker has received it.
 
 mod door;
 mod stage;
@@ -24,7 +24,7 @@ pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     let rounds = if quick { 12 } else { 200 };
     build_shipped().await?;
     let mut stage = Stage::build(place, &shipped()?)?;
-    // A warm-up round: start-up work of the first message is not measured.
+    // A warm-up round runs first, so that the start-up work of the first message is not measured.
     round(&mut stage, 0)?;
     let mut times = vec![Vec::new(); SOURCES.len() * TARGETS.len()];
     for number in 1..=rounds {
@@ -55,7 +55,7 @@ pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends one message from each door to each other, one after the other.
+/// Sends one message from each door to each other door, one after the other.
 fn round(stage: &mut Stage, number: usize) -> anyhow::Result<Vec<(usize, std::time::Duration)>> {
     let mut times = Vec::new();
     for (row, from) in SOURCES.into_iter().enumerate() {
@@ -70,8 +70,10 @@ fn round(stage: &mut Stage, number: usize) -> anyhow::Result<Vec<(usize, std::ti
     Ok(times)
 }
 
-/// True if the pair is measured: a sender writes to every reader but itself, and a command-line sender has a
-/// mailbox other than the one that is read.
+/// Returns true if the pair of doors is measured.
+///
+/// A sender writes to every reader except itself. The mailbox is measured from the command line too, because a
+/// command-line sender has a mailbox other than the one that is read.
 fn is_measured(from: Source, into: Target) -> bool {
     !matches!(
         (from, into),

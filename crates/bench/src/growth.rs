@@ -1,8 +1,8 @@
 //! `bench growth`: cost of each job in a hub with many messages, compared with a hub with few.
 //!
-//! Two workspaces are filled through the door, so every message has its mailbox file and its receipt. All are
-//! unread. First, `serve` runs in each until it has nothing left to reconcile. Then the jobs take turns in
-//! both. A job that does not inherently read everything should cost the same in both.
+//! Two workspaces are filled through the door, so every message has its mailbox file and its receipt. All messages are
+//! unread. First, `serve` runs in each workspace until it has nothing left to reconcile. Then the jobs take turns in
+//! both workspaces. A job that does not inherently read everything should cost the same in both.
 
 mod fill;
 mod serving;
@@ -22,12 +22,12 @@ use crate::stats::{median, millis};
 
 const BENCH: &str = "growth";
 
-/// Long enough for `serve` to scan an empty hub.
+/// Time that is long enough for `serve` to scan an empty hub.
 const STARTUP: Duration = Duration::from_secs(3);
 
 const FEW: &str = "few_messages";
 
-/// Target for a constant cost: at most twice as much.
+/// Target for a job of constant cost: at most twice the cost in the small hub.
 const FLAT: Target = Target::AtMost(2.0);
 
 /// Size and length of the benchmark.
@@ -36,7 +36,7 @@ struct Extent {
     few: usize,
     many: usize,
     turns: usize,
-    /// How long `serve` is observed.
+    /// How long the load of `serve` is observed.
     serving: Duration,
 }
 
@@ -88,7 +88,7 @@ pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
         say!("{count} messages in {:.0} s", began.elapsed().as_secs_f64());
     }
     space(&few, &many, extent)?;
-    // Updates the search index and the folder stamps before the measurement.
+    // This updates the search index and the folder stamps before the measurement.
     for folder in [&few, &many] {
         serve_for(&program, folder, extent.serving).await?;
     }
@@ -116,7 +116,7 @@ async fn run_in_turns(
     for turn in 0..=extent.turns {
         for (folder, times) in folders.into_iter().zip(&mut times) {
             let time = job.turn(program, folder).await?;
-            // The first turn reads from disk.
+            // The first turn does not count, because it reads from disk.
             if turn > 0 {
                 times.push(time);
             }
@@ -145,7 +145,9 @@ async fn sessions(folders: [&PathBuf; 2], extent: Extent) -> anyhow::Result<()> 
 
 /// Measures the load of `serve` right after its start.
 async fn serving(program: &Path, folders: [&PathBuf; 2], extent: Extent) -> anyhow::Result<()> {
-    /// Fault row D4: a million messages and 200 clients within 256 MB; half of that without clients.
+    /// Memory limit in MiB without clients.
+    ///
+    /// It is half of the limit with clients: 256 MB for a million messages and 200 clients.
     const MEMORY: f64 = 128.0;
     let few = serve_for(program, folders[0], extent.serving).await?;
     let many = serve_for(program, folders[1], extent.serving).await?;
@@ -157,7 +159,7 @@ async fn serving(program: &Path, folders: [&PathBuf; 2], extent: Extent) -> anyh
     Ok(())
 }
 
-/// Measures files and bytes per message, in mailbox and outbox, and in the database.
+/// Measures files and bytes per message in the mailbox and outbox, and bytes in the database.
 fn space(few: &Path, many: &Path, extent: Extent) -> anyhow::Result<()> {
     let counts = [extent.few, extent.many];
     let mut files = [0.0; 2];
@@ -181,6 +183,6 @@ async fn retention(folder: &Path, count: usize) -> anyhow::Result<()> {
     let [before, after] = fill::retire(folder).await?;
     Figure::new(BENCH, "database_after_retention", after, "MiB", count)
         .with_baseline("database_before", before)
-        // The hub retains 4 MiB for reuse, which is about half of this database.
+        // The hub retains 4 MiB of free space for reuse, which is about half of this database.
         .print_against(Target::AtMost(0.6))
 }

@@ -1,9 +1,8 @@
 //! `bench hubs`: cost of one more linked hub for the other hubs, the server and the machine.
 //!
-//! Real `serve` processes on one real nats-server, ten agents each, first idle and then with messages, posts
-//! and presence changes. The load per hub is the same for every number of hubs, and a channel always has
-//! readers on five hubs, so any growth is that of the link. The figures are extrapolated to a thousand hubs
-//! by a straight line.
+//! Runs real `serve` processes with ten agents each on one real nats-server, first idle and then with messages, posts
+//! and presence changes. The load per hub is the same for every number of hubs, and a channel always has readers on
+//! five hubs, so any growth is due to the link. The figures are extrapolated linearly to a thousand hubs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,22 +24,22 @@ use crate::run_folder::RunFolder;
 
 const BENCH: &str = "hubs";
 
-/// Agents per hub.
+/// Number of agents per hub.
 const AGENTS: usize = 10;
 
-/// Hubs with readers of one channel.
+/// Number of hubs with readers of one channel.
 const READERS: usize = 5;
 
-/// Interval of each agent's messages; one in five goes to a channel.
+/// Interval of each agent's messages. One message in five goes to a channel.
 const SENDS: Duration = Duration::from_secs(30);
 
 /// Interval of each agent's heartbeats. Of ten agents, two change their activity within 30 s.
 const BEATS: Duration = Duration::from_secs(10);
 
-/// Text length of a message.
+/// Text length of a message, in bytes.
 const BODY: usize = 2048;
 
-/// Timeout for the discovery among hubs.
+/// Timeout for the hubs to discover each other.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Number of hubs to which the figures are extrapolated.
@@ -80,7 +79,7 @@ pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Linked hubs on one server.
+/// Linked hubs on one server, with their agents.
 struct Hubs {
     server: NatsServer,
     monitor: u16,
@@ -131,7 +130,7 @@ impl Hubs {
         Ok(all)
     }
 
-    /// Waits until every hub knows every agent and its channel.
+    /// Waits until every hub knows every agent of the other hubs and the agent's channel.
     async fn wait_until_known(&self) -> anyhow::Result<()> {
         let expected = (self.members.len() - 1) * AGENTS;
         let began = Instant::now();
@@ -154,9 +153,9 @@ impl Hubs {
         Ok(())
     }
 
-    /// Measures the average load of hubs while idle, or while agents are active.
+    /// Measures the average load per hub, either while idle or while agents are active.
     async fn measure(&self, phase: &str, window: Duration) -> anyhow::Result<Vec<(&'static str, f64)>> {
-        // Lets work left over from the start and the previous phase finish.
+        // During this pause, work that is left over from the start and the previous phase finishes.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let before = self.usage()?;
         if phase == "busy" {
@@ -192,7 +191,7 @@ impl Hubs {
         Ok(Usage { server: varz(self.monitor)?, server_ticks, hub_ticks, at: Instant::now() })
     }
 
-    /// Sends messages and heartbeats of all agents.
+    /// Sends the messages and heartbeats of all agents during the window.
     async fn work(&self, window: Duration) -> anyhow::Result<()> {
         let (count, body) = (self.members.len(), "x".repeat(BODY));
         let agents = count * AGENTS;
@@ -203,7 +202,7 @@ impl Hubs {
         };
         while began.elapsed() < window {
             while sent < due(SENDS) {
-                // Consecutive senders are on different hubs.
+                // Consecutive senders are on different hubs, so that the load is spread.
                 let (number, agent) = (sent % count, sent / count % AGENTS);
                 let to = if sent % 5 == 4 {
                     Address::Group(GroupId::Channel(channel(number)?))
@@ -262,7 +261,7 @@ fn channel(hub: usize) -> anyhow::Result<Name> {
     Ok(Name::parse(&format!("channel-{}", hub / READERS))?)
 }
 
-/// Reads the server's own counters.
+/// Reads the counters of the NATS server from its `/varz` endpoint.
 fn varz(port: u16) -> anyhow::Result<Value> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.write_all(b"GET /varz HTTP/1.0\r\n\r\n")?;

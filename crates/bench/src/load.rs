@@ -1,4 +1,4 @@
-//! Senders that wait for their own reply, over a time window.
+//! Load generator: senders that wait for the reply to each message, over a time window.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,36 +10,36 @@ use switchboard_core::{IdClock, MessageId};
 use switchboard_sys::clock::Clock;
 use tokio::task::JoinSet;
 
-/// Body length of each message.
+/// Length of each message's body, in bytes.
 const BODY: usize = 1024;
 
-/// Sender and reader.
+/// Name of the agent to which all messages are sent.
 pub(crate) const READER: &str = "reader";
 
-/// Number of senders, and duration.
+/// Load of one round: number of senders and duration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) senders: usize,
-    /// Time before the window, in which files reach their size and statements are prepared.
+    /// Time before the window, during which files reach their size and statements are prepared.
     pub(crate) warm_up: Duration,
     pub(crate) length: Duration,
 }
 
-/// Window in which replies count.
+/// Time window in which replies count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
     start: Instant,
     end: Instant,
 }
 
-/// Result of one round.
+/// Result of one measured round.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     /// Latencies of the replies within the window.
     pub(crate) latencies: Vec<Duration>,
     /// Length of the window.
     pub(crate) length: Duration,
-    /// All sends, including those before and after the window.
+    /// Number of all sends, including those before and after the window.
     pub(crate) all: usize,
 }
 
@@ -49,7 +49,7 @@ impl Load {
         Window { start, end: start + self.length }
     }
 
-    /// Runs the senders on this runtime; `send` gets the sender's number.
+    /// Runs the senders on this runtime and returns their results; `send` receives the sender's number.
     pub(crate) async fn drive<F, S>(&self, send: F) -> anyhow::Result<Round>
     where
         F: Fn(usize) -> S + Send + Sync + 'static,
@@ -106,7 +106,7 @@ pub(crate) fn body() -> String {
     "The quick brown fox jumps over the lazy dog. ".chars().cycle().take(BODY).collect()
 }
 
-/// Message file with a variable id: the bytes that the baselines store.
+/// Message file with a variable id, which provides the bytes that the baselines store.
 #[derive(Debug, Clone)]
 pub(crate) struct Template {
     bytes: Vec<u8>,
@@ -149,7 +149,7 @@ pub(crate) fn sender(number: usize) -> String {
     format!("sender-{number}")
 }
 
-/// Creates an id as the hub does.
+/// Creates a message id in the same way as the hub.
 pub(crate) fn new_id(ids: &mut IdClock) -> MessageId {
     ids.next(Clock::system().now(), fastrand::u128(..))
 }

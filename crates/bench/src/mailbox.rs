@@ -1,10 +1,9 @@
 //! `bench mailbox`: durable sends of 1, 8 and 64 senders, and the wake-up latency of a reader.
 //!
-//! A send counts when its sender has the acknowledgement: the message is in the journal, on disk. `accepted`
-//! is the rate of the journal while another process delivers, as in the baselines of the same name. `serving`
-//! is the same with the door in the same process, as in `switchboard serve`, which also writes two files per
-//! message. `delivered` counts messages from the first send until the last one is in its mailbox and has its
-//! receipt.
+//! A send counts when its sender has the acknowledgement: the message is in the journal, on disk. `accepted` is the
+//! rate of the journal while another process would deliver, as for the baselines of the same name. `serving` is the
+//! same rate with the door in the same process, as in `switchboard serve`, which also writes two files per message.
+//! `delivered` counts messages from the first send until the last message is in its mailbox and has its receipt.
 
 use std::time::Duration;
 
@@ -26,15 +25,15 @@ const BARE: &str = "bare_files_two_threads";
 /// Numbers of concurrent senders.
 const SENDERS: [usize; 3] = [1, 8, 64];
 
-/// Number and length of the measurements.
+/// Number and length of the measurements in a run.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     rounds: usize,
     warm_up: Duration,
     length: Duration,
-    /// Syncs per round.
+    /// Number of fsync calls per round.
     fsyncs: usize,
-    /// Wake-ups of a reader: one that keeps running, and one that is restarted each time.
+    /// Number of wake-ups of a reader that keeps running, and of a reader that is restarted each time.
     wakes: (usize, usize),
 }
 
@@ -54,7 +53,7 @@ const QUICK: Extent = Extent {
     wakes: (40, 5),
 };
 
-/// One number per round, and the count of measurements behind it.
+/// Results with one number per round, and the total count of measurements.
 #[derive(Debug, Default)]
 struct Series {
     rates: Vec<f64>,

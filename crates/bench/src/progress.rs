@@ -1,4 +1,4 @@
-//! Progress on stderr; stdout has the figures.
+//! Progress on stderr; stdout has only the figures.
 
 /// Writes a line to stderr.
 macro_rules! say {

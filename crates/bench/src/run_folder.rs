@@ -1,4 +1,4 @@
-//! Folder that the benchmarks write to: on a real disk, for ours and for the baselines.
+//! Folder on a real disk to which both the benchmarks and the baselines write.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ pub(crate) struct RunFolder {
 }
 
 impl RunFolder {
-    /// Creates a folder in `asked`, or in the build folder of this program.
+    /// Creates the run's folder in `asked`, or in the build folder of this program.
     pub(crate) fn find(chosen: Option<&Path>) -> anyhow::Result<Self> {
         let parent = match chosen {
             Some(dir) => dir.to_owned(),
@@ -38,33 +38,33 @@ impl RunFolder {
 
     /// Creates a folder for one round.
     ///
-    /// It stays until the run ends: removing thousands of files would slow down the next round.
+    /// The folder stays until the run ends, because removing thousands of files would slow down the next round.
     pub(crate) fn fresh(&self) -> anyhow::Result<PathBuf> {
         Ok(tempfile::tempdir_in(self.path())?.keep())
     }
 
-    /// Waits until everything written so far is on disk, so that no round pays for the previous one.
+    /// Waits until everything written so far is on disk, so that no round pays for the writes of the previous one.
     pub(crate) fn settle() {
         rustix::fs::sync();
     }
 }
 
-/// Returns `target/`, two levels above this program.
+/// Returns the `target/` folder, two levels above this program.
 fn build_folder() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe()?;
     let folder = program.ancestors().nth(2).context("this program is not in a build folder; use --dir")?;
     Ok(folder.to_owned())
 }
 
-/// Makes ext4 spread the folders in here over the disk.
+/// Makes ext4 spread the subfolders of `dir` over the disk.
 ///
-/// ext4 does not reuse an inode for minutes after its file was removed, and searches past all of them.
-/// Without this, a run would pay for the removed files of the previous run.
+/// ext4 does not reuse an inode for minutes after its file was removed, and searches past all such inodes. Without the
+/// spread, a run would pay for the files that the previous run removed.
 #[cfg(target_os = "linux")]
 fn spread(dir: &Path) {
     use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
     let Ok(dir) = std::fs::File::open(dir) else { return };
-    // A file system without this flag does not have the issue.
+    // The error is ignored, because a file system without this flag does not have the problem.
     let _ = ioctl_getflags(&dir).and_then(|flags| ioctl_setflags(&dir, flags | IFlags::TOPDIR));
 }
 

@@ -1,7 +1,7 @@
 //! `bench sessions`: memory of one of twenty `switchboard mcp` sessions in one workspace; Linux only.
 //!
-//! Sessions of the same program share its code, so each further one costs its private pages. The baseline is the
-//! only session of another workspace, after the same calls.
+//! Sessions of the same program share its code, so each further session costs only its private pages. The baseline is
+//! the only session of another workspace, after the same calls.
 
 use std::path::Path;
 
@@ -19,23 +19,23 @@ use crate::stats::median;
 
 const BENCH: &str = "sessions";
 
-/// Sessions that run at the same time. The last one is measured.
+/// Number of sessions that run at the same time. The last one is measured.
 const SESSIONS: usize = 20;
 
-/// Calls in each session.
+/// Number of calls in each session.
 const CALLS: usize = 20;
 
-/// Target of a session's resident memory in MiB, most of which is code that it shares with the others.
+/// Target for a session's resident memory in MiB, most of which is code that it shares with the other sessions.
 const MOST_RESIDENT: f64 = 32.0;
 
-/// Target of a session's private memory in MiB: twenty sessions then cost about as much as one Node process.
+/// Target for a session's private memory in MiB: twenty sessions then cost about as much as one Node process.
 const MOST_PRIVATE: f64 = 4.0;
 
 /// Memory of a process, in MiB.
 #[derive(Debug, Clone, Copy)]
 struct Memory {
     resident: f64,
-    /// Pages that no other process has: `Private_Clean` + `Private_Dirty`.
+    /// Private memory, in pages that no other process has: `Private_Clean` + `Private_Dirty`.
     private: f64,
 }
 

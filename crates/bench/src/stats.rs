@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Returns the value below which `share` (0 to 1) of the values are; 0 without values.
+/// Returns the value below which a `share` (0 to 1) of the values lies; 0 if there are no values.
 pub(crate) fn percentile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -17,17 +17,17 @@ pub(crate) fn percentile(values: &[f64], share: f64) -> f64 {
     sorted.get(index).copied().unwrap_or_default()
 }
 
-/// Returns the median.
+/// Returns the median of the values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     percentile(values, 0.5)
 }
 
-/// Converts times to milliseconds.
+/// Converts durations to milliseconds.
 pub(crate) fn millis(times: &[Duration]) -> Vec<f64> {
     times.iter().map(|time| time.as_secs_f64() * 1e3).collect()
 }
 
-/// Returns the rate per second.
+/// Returns the number of operations per second.
 #[expect(clippy::cast_precision_loss, reason = "no run comes near 2^52 sends")]
 pub(crate) fn rate(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64()

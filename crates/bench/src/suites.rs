@@ -1,7 +1,7 @@
 //! `bench suites`: cost of Switchboard between a client and the servers behind it.
 //!
-//! The same call is made directly and through the suite, in turn: to an echo server, and to a real one in
-//! Node. Then the cost of twenty servers without calls, and of a hundred clients of one server.
+//! The same call is made directly and through the suite, in turn: to an echo server, and to a real Node server. After
+//! that, the cost of twenty servers without calls and of a hundred clients of one server is measured.
 
 mod echo;
 
@@ -29,25 +29,25 @@ pub(crate) use self::echo::run as echo_child;
 
 const BENCH: &str = "suites";
 
-/// Path where `tools/install.sh` puts the real server, below the folder that it names.
+/// Path at which `tools/install.sh` installs the real server, relative to the script's install folder.
 const EVERYTHING: &str = "npm/@modelcontextprotocol/server-everything/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
 
-/// Servers without calls.
+/// Number of servers without calls.
 const IDLE: usize = 20;
 
-/// Clients that share one server.
+/// Number of clients that share one server.
 const HOSTS: usize = 100;
 
-/// Calls of one kind before the other has its turn.
+/// Number of calls of one kind before the other kind has its turn.
 const TURN: usize = 20;
 
 /// Number and length of the measurements.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
-    /// Turns of calls, of each kind.
+    /// Number of turns for each kind of call.
     turns: usize,
     starts: usize,
-    /// Calls of each of the hundred clients.
+    /// Number of calls by each of the hundred clients.
     calls: usize,
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     shared(place, &native, extent.calls).await
 }
 
-/// User with a workspace who trusts the servers.
+/// User who trusts the servers and has a workspace.
 struct User {
     home: PathBuf,
     workspace: PathBuf,
@@ -101,7 +101,7 @@ impl User {
     }
 }
 
-/// Measures the overhead of the suite per call.
+/// Measures the overhead that the suite adds per call.
 async fn added(
     place: &RunFolder,
     kind: &'static str,
@@ -117,7 +117,7 @@ async fn added(
     let call = json!({ "action": "call", "subtool": "echo", "args": arguments });
     let (mut least, mut ours) = (Vec::new(), Vec::new());
     for turn in 0..=turns {
-        // The first turn starts the server behind the suite.
+        // The first turn does not count, because it starts the server behind the suite.
         if turn == 1 {
             least.clear();
             ours.clear();
@@ -139,7 +139,7 @@ async fn added(
     figure("added", ours - least).with_baseline("bound", bound).print_against(Target::AtMost(1.0))
 }
 
-/// Measures the cost of servers without calls.
+/// Measures the cost of servers that receive no calls.
 async fn idle(place: &RunFolder, command: &[OsString], starts: usize) -> anyhow::Result<()> {
     let user = User::new(place).await?;
     for number in 0..IDLE {
@@ -164,7 +164,7 @@ async fn idle(place: &RunFolder, command: &[OsString], starts: usize) -> anyhow:
         .print_against(Target::AtMost(1.0))
 }
 
-/// Runs a hundred concurrent clients of one server. Each must get its own results.
+/// Runs a hundred concurrent clients of one server and verifies that each gets its own results.
 async fn shared(place: &RunFolder, command: &[OsString], calls: usize) -> anyhow::Result<()> {
     let user = User::new(place).await?;
     user.adds("echo", command).await?;

@@ -1,11 +1,11 @@
 //! `bench swarm`: signed messages of other owners over HTTPS, and a broadcast to slow peers.
 //!
-//! The hub is the shipped binary running `serve`, with a certificate of a CA created for the run. Eight
-//! clients, and then 64, each use one connection and send messages that were signed beforehand, one after the
-//! other. In turn run the two things that no such hub can avoid: the bare verification of as many signatures
-//! on all cores, and the bare journal, to which as many tasks of one process write the same messages. Clients
-//! and hub share the machine. The hub also delivers what it accepts, two files per message; the bare journal
-//! does not.
+//! The hub is the shipped binary running `serve`, with a certificate of a CA that was created for the run. Eight
+//! clients, and then 64, each use one connection and send messages one after the other; the messages were signed
+//! beforehand. Two baselines that no such hub can avoid run in turn: the bare verification of the same number of
+//! signatures on all cores, and the bare journal, to which the same number of tasks in one process write the same
+//! messages. Clients and hub share the machine. The hub also delivers the messages that it accepts, with two files per
+//! message; the bare journal does not.
 
 mod authority;
 mod baseline;
@@ -35,25 +35,25 @@ use crate::stats::{median, millis, percentile, rate};
 
 const BENCH: &str = "swarm";
 
-/// Numbers of clients, each with its own connection and key.
+/// Numbers of clients. Each client has its own connection and key.
 const CLIENTS: [usize; 2] = [8, 64];
 
 /// Number and size of the measurements.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     rounds: usize,
-    /// Messages of all clients in one round.
+    /// Number of messages of all clients together in one round.
     messages: usize,
-    /// Broadcasts to the slow peers.
+    /// Number of broadcasts to the slow peers.
     broadcasts: usize,
 }
 
-/// 100,000 messages with one signature for each number of clients.
+/// Full extent: 100,000 messages with one signature for each number of clients.
 const FULL: Extent = Extent { rounds: 10, messages: 10_000, broadcasts: 10 };
 
 const QUICK: Extent = Extent { rounds: 3, messages: 1_280, broadcasts: 3 };
 
-/// One number per round.
+/// Results with one number per round.
 #[derive(Debug, Default)]
 struct Series {
     rates: Vec<f64>,
@@ -71,20 +71,20 @@ pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     broadcast::run(place, &authority, extent.broadcasts).await
 }
 
-/// Measures messages per second that are verified, journaled and answered.
+/// Measures the number of messages per second that are verified, journaled and answered.
 async fn accepted(
     place: &RunFolder,
     authority: &Authority,
     extent: Extent,
     clients: usize,
 ) -> anyhow::Result<()> {
-    // A sender that has once signed a complete envelope must always do so: two kinds of senders.
+    // A sender that has signed a complete envelope once must always do so, hence two groups of senders.
     let (plain, whole) = (Senders::new(clients, "plain"), Senders::new(clients, "whole"));
     let peers: Vec<Peer> = plain.peers().chain(whole.peers()).collect();
     let stage = Stage::build(place, authority, &peers).await?;
     let serve = stage.serve().await?;
     let pid = serve.pid().to_string();
-    // Warms up prepared statements and page caches.
+    // This warms up prepared statements and page caches.
     for (messages, seal) in [(&plain, Seal::Message), (&whole, Seal::Envelope)] {
         let written = messages.write(&stage, clients, seal)?;
         send_all(&mut connect(authority, &stage, clients).await?, &written).await?;
@@ -94,7 +94,7 @@ async fn accepted(
     let (mut verified, mut clients_share, mut hub_share) = (Vec::new(), Vec::new(), Vec::new());
     for number in 1..=extent.rounds {
         let written = plain.write(&stage, extent.messages, Seal::Message)?;
-        // A tenth of them again with both signatures.
+        // A tenth of the messages are sent once more with both signatures.
         let signed_twice = whole.write(&stage, extent.messages / 10, Seal::Envelope)?;
         RunFolder::settle();
         verified.push(baseline::verify(&plain, &written)?);
@@ -102,7 +102,7 @@ async fn accepted(
         RunFolder::settle();
         journal.push(hub.write(&written).await?);
         RunFolder::settle();
-        // New connections for each round: the hub closes idle ones.
+        // Each round opens new connections, because the hub closes idle ones.
         let mut connections = connect(authority, &stage, clients).await?;
         let cores = Cores::now(&pid);
         ours.push(send_all(&mut connections, &written).await?);
@@ -167,8 +167,9 @@ async fn connect(authority: &Authority, stage: &Stage, clients: usize) -> anyhow
     Ok(connections)
 }
 
-/// Sends each client's messages on its connection; returns the latency of each message and the total
-/// duration.
+/// Sends each client's messages on that client's connection.
+///
+/// Returns the latency of each message and the total duration.
 async fn send_all(
     clients: &mut [Client],
     messages: &[SignedMessage],

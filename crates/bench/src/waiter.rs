@@ -11,16 +11,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::load::READER;
 
-/// Written once, when every later message will be noticed.
+/// Byte that is written once, as soon as every later message will be noticed.
 pub(crate) const READY: u8 = b'r';
 
-/// Request byte, which is echoed.
+/// Request byte that the reader echoes.
 pub(crate) const ECHO: u8 = b'e';
 
-/// Written for each message.
+/// Byte that is written for each message.
 pub(crate) const MAIL: u8 = b'm';
 
-/// Waits for messages in this workspace until stdin is closed.
+/// Waits for messages in this workspace until stdin is closed, and writes a byte for each.
 pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
     let workspace = Workspace::open(folder, Config::default(), |_| {}).await?;
     let (hub, agent) = (workspace.hub(), READER.parse::<AgentId>()?);
@@ -47,7 +47,7 @@ pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Echoes its input; the program ends with it.
+/// Echoes each byte of stdin, and cancels `over` when stdin ends.
 fn echo(over: &CancellationToken) {
     let (mut stdin, mut byte) = (std::io::stdin(), [0]);
     while stdin.read_exact(&mut byte).and_then(|()| write_byte(byte[0])).is_ok() {}

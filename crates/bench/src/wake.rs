@@ -1,8 +1,8 @@
 //! Wake-up latency of a reader in another process, from the call of `send` on.
 //!
-//! Two readers: a process of this program that does what any waiting program does ([`crate::waiter`]),
-//! compared with a byte echoed over the same pipes; and the shipped `switchboard wait`, whose time includes
-//! printing its line.
+//! There are two readers. One is a process of this program that does what any waiting program does ([`crate::waiter`]),
+//! compared with a byte that is echoed over the same pipes. The other is the shipped `switchboard wait`, whose time
+//! includes printing its line.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -25,13 +25,13 @@ use crate::waiter::{ECHO, MAIL, READY};
 
 const PIPE: &str = "pipe_echo";
 
-/// A bound, not a measurement: the longest acceptable wake-up.
+/// Name of a bound, not a measured baseline: the longest acceptable wake-up, 10 ms.
 const BOUND: &str = "bound_10_ms";
 
 /// Timeout: longer than any wake-up without a fault.
 const TOO_LONG: Duration = Duration::from_secs(20);
 
-/// Time for a started `switchboard wait` to begin waiting: it does not report when it does.
+/// Time for a started `switchboard wait` to begin waiting, because it does not report when it does.
 const STARTING: Duration = Duration::from_millis(300);
 
 pub(crate) async fn run(place: &RunFolder, bench: &'static str, wakes: (usize, usize)) -> anyhow::Result<()> {
@@ -43,7 +43,7 @@ pub(crate) async fn run(place: &RunFolder, bench: &'static str, wakes: (usize, u
     serving.close().await?;
     say!("woke a waiting reader {wakes} times");
     RunFolder::settle();
-    // A separate mailbox: `switchboard wait` returns at once if a message is unseen.
+    // The mailbox is a separate one, because `switchboard wait` returns at once if a message is unseen.
     let folder = place.fresh()?;
     let serving = Serving::create(&folder, DoorPart::Everything).await?;
     let mut waited = Vec::with_capacity(starts);
@@ -62,7 +62,7 @@ pub(crate) async fn run(place: &RunFolder, bench: &'static str, wakes: (usize, u
     Figure::new(bench, "wait_command_p50", median(&waited), "ms", starts).with_baseline(PIPE, echo).print()
 }
 
-/// The reader's process and the two pipes to it.
+/// The reader's process with the two pipes to it.
 struct Reader {
     child: Child,
     ask: ChildStdin,
@@ -89,7 +89,7 @@ impl Reader {
     }
 }
 
-/// Measures echoes and wake-ups in turn, in that order.
+/// Measures echoes and wake-ups of a reader that keeps running, in turn; returns both in that order.
 async fn staying_reader(
     serving: &Serving,
     folder: &Path,
@@ -99,7 +99,8 @@ async fn staying_reader(
     reader.expect(READY).await?;
     let (mut echoes, mut woken) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for _ in 0..count {
-        // Random, so that it stays out of step with every timer; long enough for both sides to be idle.
+        // The pause is random, so that it stays out of step with every timer, and long enough for both sides to become
+        // idle.
         tokio::time::sleep(Duration::from_millis(fastrand::u64(20..50))).await;
         let began = Instant::now();
         reader.ask.write_u8(ECHO).await?;
@@ -119,9 +120,9 @@ async fn staying_reader(
     Ok((echoes, woken))
 }
 
-/// Starts `switchboard wait`, sends a message, and waits for its line.
+/// Starts `switchboard wait`, sends a message, and measures the time until `wait` prints its line.
 ///
-/// The reader owns the mailbox, so a message it was shown counts as seen and the next call waits again.
+/// The reader owns the mailbox, so a message that it was shown counts as seen, and the next call waits again.
 async fn shipped_reader(serving: &Serving, folder: &Path) -> anyhow::Result<Duration> {
     let mut child = Spawn::new(shipped()?)
         .args(["--from", READER, "wait", "--json", "--timeout", "30s"])

@@ -1,8 +1,8 @@
 //! `bench workers`: overhead of the router between a program and its agents.
 //!
-//! The worker only echoes. Measures how soon an injection is acknowledged and complete, compared with a bare
-//! submit to its own journal, in turn; how many pieces of an answer reach two clients, compared with a pipe
-//! that copies the same lines; and the router's memory after a hundred jobs.
+//! The worker only echoes. Measured are: how soon an injection is acknowledged and complete, compared with a bare
+//! submit to a separate journal, in turn; how many deltas of an answer reach two clients, compared with a pipe that
+//! copies the same lines; and the router's memory after a hundred jobs.
 
 mod pipe;
 
@@ -28,13 +28,13 @@ use crate::stats::{median, millis, percentile};
 
 const BENCH: &str = "workers";
 
-/// The same message, only journaled.
+/// Baseline: the same message, only journaled.
 const JOURNAL: &str = "journal_submit";
 
-/// Pieces of an answer.
+/// Number of deltas of an answer.
 const PIECES: usize = 100_000;
 
-/// Jobs in the history.
+/// Number of jobs in the history.
 const JOBS: usize = 100;
 
 /// Timeout: longer than any operation that is not stuck.
@@ -89,7 +89,7 @@ async fn launch(client: &mut Client, payload: &Value) -> anyhow::Result<String> 
     Ok(launched.data["job_id"].as_str().context("a job without an id")?.to_owned())
 }
 
-/// Measures the time until each of these events of an injection.
+/// Injects a prompt and measures the time until each of these events.
 async fn inject(
     client: &mut Client,
     job: &str,
@@ -143,7 +143,7 @@ fn draft(hub: &Hub, text: &str) -> anyhow::Result<Draft> {
     Ok(hub.draft(Door::Workers, from, to, Kind::delegate_task(), text))
 }
 
-/// Measures two clients that read one long answer, and a pipe that copies its lines.
+/// Measures two clients that read one long answer, and a pipe that copies the same lines.
 async fn pieces(router: &Router, client: &mut Client, rounds: usize) -> anyhow::Result<()> {
     RunFolder::settle();
     let job = launch(client, &json!({ "agent": "echo", "echo": { "deltas": PIECES } })).await?;
@@ -176,7 +176,7 @@ async fn pieces(router: &Router, client: &mut Client, rounds: usize) -> anyhow::
         .print_against(Target::AtLeast(0.25))
 }
 
-/// Lets the injecting client reach the end of the answer as well.
+/// Reads the events of the injecting client up to the end of the answer.
 async fn client_skips(client: &mut Client) -> anyhow::Result<()> {
     loop {
         let event = timeout(TOO_LONG, client.next()).await.context("no end")??;

@@ -1,7 +1,7 @@
-//! Archives old messages in dated folders inside their channel, where they can still be read.
+//! Archive of old messages: moves them into dated folders inside their channel, where they can still be read.
 //!
-//! Listing a channel of many thousand files is slow. Nothing is archived automatically, because other
-//! programs that share the folder may want to read all of it.
+//! Listing a channel of many thousand files is slow. Nothing is archived automatically, because other programs that
+//! share the folder may want to read all of it.
 
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::Name;
@@ -12,22 +12,23 @@ use crate::error::ChannelError;
 use crate::ids::{id_of_file, month_of, second_of};
 use crate::tree::{blocking, create_archive};
 
-/// Files written more recently stay, however old their name: readers of the channel need time to see them.
+/// Minimum age of a file to be archived, even if its name contains an older time. Readers of the channel need time to
+/// see a new file.
 const FRESH: SignedDuration = SignedDuration::from_hours(1);
 
 /// Result of archiving a channel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ArchiveSummary {
-    /// Messages that were moved to the archive.
+    /// Number of messages that were moved to the archive.
     pub moved: usize,
-    /// Old files that stay in place: not ingested, or too recent.
+    /// Number of old files that stay in place, because they are not ingested or too recent.
     pub skipped: usize,
 }
 
 impl Channels {
     /// Moves the messages of a channel that are older than `age` to `archive/YYYY-MM/` in its folder.
     ///
-    /// Scans the channel first and skips what could not be ingested, so nothing is archived before it was
+    /// Scans the channel first and skips files that could not be ingested, so that nothing is archived before it was
     /// delivered. The next call completes an interrupted move.
     pub async fn archive(&self, channel: &Name, age: SignedDuration) -> Result<ArchiveSummary, ChannelError> {
         self.check_writable().await?;
@@ -47,7 +48,7 @@ impl Channels {
         let mut archived = ArchiveSummary::default();
         for name in dir.names()? {
             let Some(id) = id_of_file(&name) else { continue };
-            // A name without a time says nothing about the age; the file's modification time does.
+            // If the name has no time, the file's modification time decides.
             let named = second_of(id);
             if named.is_some_and(|at| !is_older(at, age)) {
                 continue;

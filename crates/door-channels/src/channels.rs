@@ -1,4 +1,4 @@
-//! The channels of one shared folder, as the command line and the watchers use them.
+//! Channels of one shared folder, as the command line and the watchers use them.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -21,10 +21,10 @@ use crate::tree::{Tree, blocking};
 use crate::wire::{ChannelMessage, Content, iso};
 use crate::writer::ChannelWriter;
 
-/// Note topic of the identity of each channels root, by its path.
+/// Note topic of the recorded identity of each channels root, keyed by its path.
 const ROOT: &str = "root";
 
-/// Note topic of the device and inode of a root that could not be given an identity yet, by its path.
+/// Note topic of the device and inode of a root that has no identity yet, keyed by its path.
 const UNMARKED: &str = "unmarked-root";
 
 /// Handle to the channels of one shared folder and their hub. Cloning it is cheap.
@@ -40,10 +40,10 @@ struct Inner {
     /// Identity of the folder, if this hub is linked with others.
     folder: Option<String>,
     writer: ChannelWriter,
-    /// By the spelling of the folder name, of which there can be several.
+    /// State of each channel, keyed by the spelling of its folder name, of which a channel can have several.
     channel_states: Mutex<HashMap<String, ChannelState>>,
     scan_lock: tokio::sync::Mutex<()>,
-    /// Files that were reported as tampered with, by channel and id.
+    /// Files that were reported as tampered with, keyed by channel and id.
     reported: Mutex<HashSet<(Name, String)>>,
 }
 
@@ -58,7 +58,7 @@ pub struct Post {
     pub to: String,
     /// Message type, such as `chat` or `task_assign`; any type is accepted.
     pub kind: String,
-    /// Text.
+    /// Text of the message.
     pub text: String,
     /// Code block, if any.
     pub code: Option<String>,
@@ -66,23 +66,23 @@ pub struct Post {
     pub artifacts: Vec<String>,
     /// Id of the channel message that this one answers.
     pub in_reply_to: Option<String>,
-    /// Further metadata.
+    /// Further metadata of the message.
     pub metadata: Map<String, Value>,
 }
 
-/// Message that is in the journal and in its file.
+/// Message that has been journaled and written to its file.
 #[derive(Debug)]
 pub struct PostedMessage {
     /// The message as written to its file.
     pub message: ChannelMessage,
     /// Path of the file.
     pub path: PathBuf,
-    /// Result of the journal.
+    /// Result of journaling the message.
     pub accepted: Accepted,
 }
 
 impl Post {
-    /// Creates a plain post to everyone in a channel.
+    /// Creates a plain chat post to everyone in a channel.
     pub fn new(from: AgentId, channel: Name, text: impl Into<String>) -> Self {
         Self {
             from,
@@ -97,7 +97,7 @@ impl Post {
         }
     }
 
-    /// Converts the post to a message without id and time, which are set when it is written.
+    /// Converts the post to a message without an id and time, which are set when the file is written.
     pub(crate) fn into_message(self) -> ChannelMessage {
         let mut metadata = self.metadata;
         metadata.entry("mode").or_insert_with(|| "chat".into());
@@ -126,8 +126,8 @@ impl Post {
 impl Channels {
     /// Opens the channels below `config.root`, which must exist.
     ///
-    /// A root that can be a mount gets an identity at its first use, in `signals/folder`. From then on a
-    /// folder without that identity is an error: it is the bare mount point, or another disk.
+    /// A root that may be a mount point gets an identity at its first use, in `signals/folder`. From then on, a folder
+    /// without that identity is an error: it is the bare mount point, or another disk.
     pub async fn open(config: Config, hub: Hub) -> Result<Self, ChannelError> {
         let key = config.root.display().to_string();
         let known = if config.shared { hub.notes(Door::Channels).get(ROOT, &key).await? } else { None };
@@ -138,20 +138,20 @@ impl Channels {
             let expected = known;
             let place = if is_first { Some(first_use::check(&root, noted.as_deref())?) } else { None };
             let tree = Tree::open(&root, shared, expected.as_deref())?;
-            // Without an identity the tree refuses every write.
+            // Without an identity the tree is read-only.
             let identity = if shared || linked { tree.identity().ok() } else { None };
             Ok((tree, identity, place))
         })
         .await?;
         if is_first && identity.is_none() && seen != place {
-            // On a full disk this note fails as well.
+            // Ignore the error: on a full disk this note cannot be written either.
             let _ = hub.notes(Door::Channels).put(UNMARKED, key.clone(), place).await;
         } else if is_first && identity.is_some() {
             match hub.notes(Door::Channels).put(ROOT, key.clone(), identity.clone()).await {
                 Ok(()) => {
                     tracing::info!(root = %key, "first use of this channels root: from now on it is known by signals/folder");
                 }
-                // On a full disk channels can still be read.
+                // On a full disk the channels can still be read.
                 Err(error) => tree = tree.into_read_only(error.into()),
             }
         }
@@ -224,8 +224,8 @@ impl Channels {
         &self.inner.reported
     }
 
-    /// Registers the agents of the configured watchers as readers of their channels. From then on messages to
-    /// them are queued.
+    /// Registers the agents of the configured watchers as readers of their channels. From then on messages to these
+    /// agents are queued.
     pub async fn register_watchers(&self) -> Result<(), ChannelError> {
         for watcher in &self.config().watchers {
             self.join(&watcher.agent.clone().into(), &watcher.channel).await?;
@@ -233,22 +233,22 @@ impl Channels {
         Ok(())
     }
 
-    /// Posts a message to its channel. On return it is in the journal and its file is on disk.
+    /// Posts a message to its channel. On return the message is in the journal and its file is on disk.
     ///
-    /// The journal comes first, and the file names its journal entry. If the file cannot be written, the
-    /// error is [`ChannelError::NotWritten`] and the channels door of any process writes it later; so it does
-    /// if this process dies between the two steps.
+    /// The message is journaled first, and the file names its journal entry. If the file cannot be written, the error
+    /// is [`ChannelError::NotWritten`], and the channels door of any process writes the file later. The same happens if
+    /// this process dies between the two steps.
     pub async fn post(&self, post: Post) -> Result<PostedMessage, ChannelError> {
         let mut post = self.validate(post).await?;
         let channel = post.channel.clone();
-        // Checked before journaling: nothing is accepted while the folder is not mounted.
+        // Check before journaling, so that nothing is accepted while the folder is not mounted.
         self.check_writable().await?;
         let parent = match &post.in_reply_to {
             Some(id) => Some(self.find(&channel, id).await?),
             None => None,
         };
         self.join(&post.from, &channel).await?;
-        // The journal's spelling, so that the file is recognised as that of this message.
+        // Use the journal's spelling of the sender, so that the file is recognised as that of this message.
         post.from = self.hub().directory().await?.canonical(&post.from);
         let agent = in_file_name(&post.from);
         self.resume_order(&channel, &agent).await?;
@@ -271,7 +271,8 @@ impl Channels {
             Ok(written) => written,
             Err(error) => return Err(self.postpone(id, leased, error).await),
         };
-        // The file is written. Its name and the report can be recovered from it, so both may fail.
+        // The file is written, so neither error fails the post: the name and the outcome can be recovered from the
+        // file.
         if let Err(error) = self.record_name(&channel, id, &message.id).await {
             tracing::warn!(error = %error, "cannot save the name of a message file");
         } else {
@@ -284,10 +285,10 @@ impl Channels {
         Ok(PostedMessage { message, path, accepted })
     }
 
-    /// Makes an agent's next message sort after its earlier ones, even if another process wrote those and the
-    /// clock was set back since.
+    /// Makes an agent's next message sort after its earlier ones.
     ///
-    /// Returns early if the clock was not set back.
+    /// This holds even if another process wrote the earlier ones and the clock was set back since. Returns early if the
+    /// clock was not set back.
     pub(crate) async fn resume_order(&self, channel: &Name, agent: &str) -> Result<(), ChannelError> {
         if self.writer().has_posted(channel, agent) {
             return Ok(());
@@ -308,7 +309,7 @@ impl Channels {
         .await
     }
 
-    /// Records the channel's id of a message, so that answers find it and its file is not ingested as new.
+    /// Records a message's id in the channel. Replies then find the message, and its file is not ingested as new.
     pub(crate) async fn record_name(
         &self,
         channel: &Name,
@@ -320,7 +321,7 @@ impl Channels {
         Ok(())
     }
 
-    /// Validates a post before anything is written: a file in a channel is never removed.
+    /// Validates a post before anything is written, because a file in a channel is never removed.
     async fn validate(&self, mut post: Post) -> Result<Post, ChannelError> {
         let field = |field, problem: String| ChannelError::Field { field, problem };
         let name = post.from.to_string();
@@ -354,7 +355,7 @@ impl Channels {
             return Err(field("text", problem));
         }
         let to = crate::translate::recipient(&post.clone().into_message(), &post.channel)?;
-        // Within a channel any agent can be named; a recipient behind another door must be known.
+        // Within a channel any agent can be addressed; a recipient behind another door must be known.
         if let switchboard_core::Address::Agent(agent) = &to
             && agent.realm.is_none()
         {
@@ -370,12 +371,12 @@ impl Channels {
         }
     }
 
-    /// Finds a message by its id in the channel, or in any other protocol.
+    /// Finds a message by its id in the channel, or by its id in the journal.
     pub async fn find(&self, channel: &Name, id: &str) -> Result<MessageId, ChannelError> {
         if let Some(id) = self.known_message(channel, id).await? {
             return Ok(id);
         }
-        // Its file may be new.
+        // The message's file may be new and not ingested yet.
         self.scan_channel(channel).await?;
         let found = self.known_message(channel, id).await?;
         found.ok_or_else(|| ChannelError::UnknownMessage { id: id.to_owned(), channel: channel.clone() })

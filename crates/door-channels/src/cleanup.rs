@@ -7,7 +7,7 @@ use crate::error::ChannelError;
 use crate::tree::{Tree, archives, blocking};
 
 impl Channels {
-    /// Removes temporary files of writers that are gone; returns how many.
+    /// Removes temporary files of writers that have ended; returns their number.
     pub(crate) async fn remove_unfinished(&self) -> Result<usize, ChannelError> {
         let (tree, now) = (self.tree().clone(), self.hub().now());
         blocking(move || remove_stale_temps(&tree, now)).await
@@ -18,7 +18,7 @@ fn remove_stale_temps(tree: &Tree, now: Timestamp) -> Result<usize, ChannelError
     let mut folders = tree.lease_folders()?;
     folders.push(tree.presence()?);
     for channel in tree.channel_names()? {
-        // A plain file may have the name of a channel; it is ignored.
+        // A plain file that has the name of a channel is ignored.
         if let Ok(Some(channel)) = tree.channel(&channel) {
             folders.extend(archives(&channel)?);
             folders.push(channel);

@@ -1,4 +1,4 @@
-//! Delivers messages of the hub as files of a channel.
+//! Delivery of the hub's messages as files of a channel.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use crate::translate::{is_file_of, is_in_folder, name_of, set_hub, to_file};
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
-/// Most deliveries per batch.
+/// Maximum number of deliveries per batch.
 const BATCH: usize = 64;
 
-/// Longest time between the journal and the file of a post.
+/// Maximum time between the journal entry of a post and its file.
 const POSTING: SignedDuration = SignedDuration::from_mins(1);
 
-/// Delivers handoffs of the hub until it shuts down.
+/// Delivers handoffs from the hub until the hub shuts down.
 pub async fn run_deliveries(channels: &Channels, mut outbound: Outbound) {
     loop {
         let handoffs = outbound.next(BATCH).await;
@@ -32,7 +32,7 @@ pub async fn run_deliveries(channels: &Channels, mut outbound: Outbound) {
 }
 
 async fn deliver(channels: &Channels, handoffs: Vec<Handoff>) {
-    // A message to a channel is one file, however many agents read it.
+    // A message to a channel is a single file, however many agents read it.
     let mut written: HashMap<(MessageId, Name), Outcome> = HashMap::new();
     let mut reports = Vec::with_capacity(handoffs.len());
     for handoff in handoffs {
@@ -60,7 +60,7 @@ async fn deliver(channels: &Channels, handoffs: Vec<Handoff>) {
 }
 
 impl Channels {
-    /// Writes the file of a journaled message into a channel, unless it exists.
+    /// Writes the file of a journaled message into a channel, unless the file exists.
     pub(crate) async fn write_file(
         &self,
         message: &Message,
@@ -71,7 +71,8 @@ impl Channels {
             return Ok(());
         }
         if is_own_post(message) {
-            // Its writer may have died between the file and the record of its name.
+            // The poster may have died after it wrote the file and before it recorded the file's name, so look for the
+            // file.
             Box::pin(self.scan_channel(channel)).await?;
             if self
                 .hub()
@@ -84,7 +85,7 @@ impl Channels {
             }
         }
         if self.folder().is_some_and(|folder| is_in_folder(message, folder)) && message.is_from_other_hub() {
-            // The message's own hub shares this folder and writes the file itself.
+            // The hub that accepted the message shares this folder and writes the file itself, so look for that file.
             Box::pin(self.scan_channel(channel)).await?;
             if self
                 .hub()
@@ -95,7 +96,8 @@ impl Channels {
             {
                 return Ok(());
             }
-            // A copy of the folder has the same identity, and the other hub does not write into it.
+            // After a while write the file anyway: a copy of the folder has the same identity, but the other hub does
+            // not write into it.
             if self.hub().now().duration_since(message.sent_at).abs() < POSTING {
                 return Err(ChannelError::FilePending { id: message.id });
             }
@@ -119,9 +121,9 @@ impl Channels {
         self.record_name(channel, message.id, &native).await
     }
 
-    /// Writes the files of posts whose process died between the journal and the file; returns how many.
+    /// Writes the missing files of posts whose process died after journaling; returns their number.
     ///
-    /// Must follow a scan of all channels, which distinguishes existing files from missing ones.
+    /// Call it after a scan of all channels, which records the existing files.
     pub(crate) async fn repair(&self) -> Result<usize, ChannelError> {
         let before = self.hub().now().saturating_sub(POSTING).unwrap_or(Timestamp::UNIX_EPOCH);
         let mut repaired = 0;
@@ -135,7 +137,7 @@ impl Channels {
         Ok(repaired)
     }
 
-    /// Returns a channel's id of a message, or the hub's id if it has none.
+    /// Returns a message's id in the channel, or else the hub's id.
     async fn find_native_id(&self, channel: &Name, id: MessageId) -> Result<Option<String>, ChannelError> {
         if let Some(stored) = self.hub().journal().message(id).await? {
             let native = stored.message.origin.native;
@@ -144,18 +146,18 @@ impl Channels {
             }
         }
         let named = self.hub().native_ids().of_message(Door::Channels, channel.as_str(), id).await?;
-        // Readers of files cannot resolve an id of the hub, but `thread` can.
+        // Readers of files cannot resolve an id of the hub, but `switchboard thread` can.
         Ok(Some(named.unwrap_or_else(|| id.to_string())))
     }
 }
 
-/// True if a process of this hub posted the message; that process writes the file itself.
+/// Returns true if a process of this hub posted the message, and therefore writes the file itself.
 fn is_own_post(message: &Message) -> bool {
     let native = &message.origin.native;
     native.door == Door::Channels && native.scope.is_empty()
 }
 
-/// Creates the file under the first free name, or finds it under one that was tried.
+/// Creates the file under the first free name, or finds the existing file under a name that was tried.
 fn create_file(
     dir: &Dir,
     message: &Message,

@@ -1,4 +1,4 @@
-//! Errors of the channels door.
+//! Error type of the channels door.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ pub enum ChannelError {
     Root {
         /// Configured path.
         path: PathBuf,
-        /// Cause.
+        /// Underlying file error.
         source: FileError,
     },
-    /// The folder has another identity than the one last used at this path, usually because it is the mount
-    /// point of a disk that is not mounted.
+    /// The folder has another identity than the one last used at this path. Usually it is the mount point of a disk
+    /// that is not mounted.
     #[error(
         "the channels folder {} is another one than before: {}",
         .path.display(),
@@ -30,7 +30,7 @@ pub enum ChannelError {
     IdentityMismatch {
         /// Path of the folder.
         path: PathBuf,
-        /// True if it has the identity of another channels folder.
+        /// True if the folder has the identity of another channels folder.
         has_identity: bool,
     },
     /// The folder has no identity and cannot be given one, so it is read-only.
@@ -38,7 +38,7 @@ pub enum ChannelError {
     NoIdentity {
         /// Path of the folder.
         path: PathBuf,
-        /// Cause.
+        /// Reason why no identity can be created.
         source: Arc<Self>,
     },
     /// The message is accepted, but its file is not written yet.
@@ -46,7 +46,7 @@ pub enum ChannelError {
     NotWritten {
         /// Id of the message.
         id: switchboard_core::MessageId,
-        /// Cause.
+        /// Reason why the file could not be written.
         source: Box<Self>,
     },
     /// No channel has this name.
@@ -54,7 +54,7 @@ pub enum ChannelError {
     UnknownChannel {
         /// Requested name.
         channel: Name,
-        /// Similar channels, best first.
+        /// Names of similar channels, best match first.
         near: Vec<String>,
     },
     /// A field has an invalid value.
@@ -62,13 +62,13 @@ pub enum ChannelError {
     Field {
         /// Name of the field.
         field: &'static str,
-        /// Problem, and the valid values.
+        /// Description of the problem, and the valid values.
         problem: String,
     },
     /// The channel has no message with this id.
     #[error("no message '{id}' is in the channel '{channel}'")]
     UnknownMessage {
-        /// Requested id.
+        /// Id of the cursor.
         id: String,
         /// Channel that was searched.
         channel: Name,
@@ -76,14 +76,14 @@ pub enum ChannelError {
     /// The cursor is ahead of the channel.
     #[error("'{id}' is ahead of the channel '{channel}', whose newest message is {newest}")]
     Ahead {
-        /// Requested id.
+        /// Id of the cursor.
         id: String,
         /// Channel that was searched.
         channel: Name,
         /// Newest message of the channel.
         newest: String,
     },
-    /// The cursor has expired: its message existed but is no longer there.
+    /// The cursor has expired: its message existed, but was removed since.
     #[error("'{id}' is no longer in the channel '{channel}', whose oldest message is {oldest}")]
     Expired {
         /// Requested id.
@@ -102,7 +102,7 @@ pub enum ChannelError {
     /// The file violates the protocol.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// The hub refused the operation.
+    /// The hub rejected the operation.
     #[error(transparent)]
     Hub(#[from] HubError),
     /// A file could not be read or written.
@@ -114,7 +114,7 @@ pub enum ChannelError {
 }
 
 impl ChannelError {
-    /// True if the channels folder is currently unusable, such as an unmounted disk.
+    /// Returns true if the channels folder is currently unusable, for example because its disk is not mounted.
     pub fn is_unmounted(&self) -> bool {
         match self {
             Self::Root { .. } | Self::IdentityMismatch { .. } | Self::NoIdentity { .. } => true,
@@ -123,7 +123,7 @@ impl ChannelError {
         }
     }
 
-    /// True if the disk is full or read-only. Files can still be read.
+    /// Returns true if the disk is full or read-only. Files can still be read.
     pub fn is_disk(&self) -> bool {
         matches!(self, Self::File(error) if error.is_disk())
     }

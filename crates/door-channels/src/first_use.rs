@@ -1,7 +1,7 @@
 //! First use of a channels root whose disk is read-only or full.
 //!
-//! Such a folder cannot be given an identity. Its device and inode are noted instead, so that the bare mount
-//! point after an unmount is not mistaken for it.
+//! Such a folder cannot be given an identity. Its device and inode are recorded instead, so that the bare mount point
+//! after an unmount is not mistaken for the folder.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use switchboard_sys::files::Dir;
 
 use crate::error::ChannelError;
 
-/// Returns the device and inode of a folder without identity. Fails if others were noted and this folder is
-/// no mount.
+/// Returns the device and inode of a folder without an identity. Fails if another folder was recorded and this folder
+/// is not a mount point.
 pub(crate) fn check(root: &Path, noted: Option<&str>) -> Result<String, ChannelError> {
     let missing = |source| ChannelError::Root { path: root.to_owned(), source };
     let (device, inode) = Dir::open_shared(root).map_err(missing)?.device_and_inode()?;
@@ -21,7 +21,7 @@ pub(crate) fn check(root: &Path, noted: Option<&str>) -> Result<String, ChannelE
     Err(ChannelError::IdentityMismatch { path: root.to_owned(), has_identity: false })
 }
 
-/// True if the folder is on another device than its parent.
+/// Returns true if the folder is on another device than its parent.
 fn is_mount(root: &Path, device: i128) -> bool {
     let Ok(root) = root.canonicalize() else { return false };
     let Some(parent) = root.parent() else { return true };

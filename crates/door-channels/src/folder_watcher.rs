@@ -1,10 +1,10 @@
 //! Folder watcher: detects changes by file events where they are reliable, and by polling elsewhere.
 //!
-//! An event names the file to read. A periodic listing finds files without an event; so does a listing after
-//! an event queue overflow. Where another machine, or an unknown one, can change the folder, changes may have
-//! no event. Such a folder is polled every two seconds, and each event there also causes a listing: a named
-//! file may answer an earlier one without an event. A probe can only prove that events are missing: NFS
-//! reports changes of its own host but not those of other hosts.
+//! An event names the file to read. A periodic listing finds files without an event; so does a listing after an event
+//! queue overflow. If another machine can change the folder, or the file system is unknown, changes may have no event.
+//! Such a folder is polled every two seconds, and each event there also causes a listing, because a named file may
+//! answer an earlier file without an event. A probe can only prove that events are missing: NFS reports changes of its
+//! own host but not those of other hosts.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -24,28 +24,29 @@ use crate::config::{Config, Detection};
 use crate::ids::id_of_file;
 use crate::tree::blocking;
 
-/// Temporary file that probes for events. Its name is neither that of a message nor of a channel.
+/// Temporary file that probes whether events arrive. Its name is not valid for a message or a channel.
 const PROBE: &str = ".probe";
 
 /// Timeout of the probe, long enough for a busy machine.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
 
-/// Most modified files that are remembered. Further ones are dropped: `doctor` compares all files with the
-/// journal.
+/// Maximum number of modified files that are remembered. Further ones are dropped, because `doctor` compares all files
+/// with the journal.
 const TOUCHED: usize = 1024;
 
-/// Most changed files that are named. With more, the folder is listed.
+/// Maximum number of changed files that are named. Beyond it, the folder is listed instead.
 const NAMED: usize = 1024;
 
-/// How long a changed folder is listed after the change: its watch may not be set yet.
+/// How long each change causes a listing after a folder was created or removed. The watch of a new folder may not be
+/// set yet.
 const UNSETTLED: Duration = Duration::from_secs(1);
 
-/// Changes since the last call.
+/// Changes of the watched folder since the last call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Changes {
     /// Only these matching files changed.
     Named(Vec<PathBuf>),
-    /// Any file: events were dropped, or a folder was created or removed.
+    /// Any file may have changed: events were dropped, or a folder was created or removed.
     Unknown,
     /// The poll interval has elapsed.
     Clock,
@@ -80,34 +81,34 @@ struct Events {
     changed: Mutex<Changed>,
 }
 
-/// Files that events have named since the last call.
+/// Files named by events since the last call.
 #[derive(Default)]
 struct Changed {
     files: HashSet<PathBuf>,
-    /// True if something else changed as well.
+    /// True if there were changes other than to the named files.
     is_incomplete: bool,
 }
 
-/// True for the file name of a channel message.
+/// Returns true for the file name of a channel message.
 pub(crate) fn is_message_file(name: &str) -> bool {
     id_of_file(name).is_some()
 }
 
-/// Watches one folder for changes.
+/// Watcher that detects changes of one folder.
 pub(crate) struct FolderWatcher {
     events: Arc<Events>,
     interval: PollInterval,
     /// Time of the next poll, independent of file events.
     due: Option<Instant>,
     debouncer: Debouncer,
-    /// Until then each change counts as unknown.
+    /// Time until which each change counts as [`Changes::Unknown`].
     unsettled: Option<Instant>,
     mode: WatchMode,
     _watcher: Option<FileWatcher>,
 }
 
 impl FolderWatcher {
-    /// Starts watching the files whose names match. The caller reads what existed before.
+    /// Starts watching the files whose names `counts` accepts. The caller reads the existing files.
     pub(crate) async fn open(dir: &Dir, depth: Depth, counts: fn(&str) -> bool, config: &Config) -> Self {
         let events = Arc::<Events>::default();
         let watcher = match config.detection {
@@ -134,8 +135,10 @@ impl FolderWatcher {
         Self { events, interval, due: None, debouncer, unsettled: None, mode, _watcher: watcher }
     }
 
-    /// Waits for changes, or returns `None` after `most`. `found` says whether the last scan found something:
-    /// more is then likely to follow.
+    /// Waits for changes; returns `None` after `most`.
+    ///
+    /// `found` is true if the last scan found something, which makes further changes likely and shortens the poll
+    /// interval.
     pub(crate) async fn next(&mut self, found: bool, most: Duration) -> Option<Changes> {
         let now = Instant::now();
         let due = *self.due.get_or_insert_with(|| now + jittered(self.interval.after(found)));
@@ -155,7 +158,7 @@ impl FolderWatcher {
         let is_unsettled = self.unsettled.is_some_and(|until| Instant::now() < until);
         let is_unknown = is_unsettled || !self.relies_on_events();
         Some(match (rung, is_unknown || Instant::now() >= due) {
-            // Named files are read at once; the next poll stays due.
+            // Named files are read at once, and the next poll stays due.
             (true, false) => Changes::Named(changed.files.into_iter().collect()),
             (true, true) => {
                 self.due = None;
@@ -168,12 +171,12 @@ impl FolderWatcher {
         })
     }
 
-    /// True if every change has an event, so that polls are rare.
+    /// Returns true if every change has an event, so that polls are rare.
     pub(crate) fn relies_on_events(&self) -> bool {
         self.mode == WatchMode::Events
     }
 
-    /// Drains the message files that were modified, replaced or removed since the last call.
+    /// Drains the set of message files that were modified, replaced or removed since the last call.
     pub(crate) fn touched(&self) -> Vec<PathBuf> {
         self.events.touched.lock().drain().collect()
     }
@@ -185,7 +188,7 @@ fn watch(
     counts: fn(&str) -> bool,
     events: Arc<Events>,
 ) -> Result<FileWatcher, WatchError> {
-    // A created or removed folder matters only if subfolders are watched as well.
+    // Created and removed folders matter only if subfolders are watched too.
     let top = (depth == Depth::Tree).then(|| folder.to_owned());
     let mut watcher = FileWatcher::new(move |event| match event {
         FileEvent::Changed(change) if is_probe(&change) => events.probe.notify_one(),
@@ -204,8 +207,8 @@ fn watch(
     Ok(watcher)
 }
 
-/// Probes for events with a temporary file. An existing file of another process serves as well: its removal
-/// is a change.
+/// Probes with a temporary file whether events arrive. If another process has created the file, its removal is the
+/// change that should be reported.
 async fn is_reported(dir: &Dir, events: &Events) -> bool {
     let place = dir.clone();
     let probed = blocking(move || {
@@ -215,7 +218,7 @@ async fn is_reported(dir: &Dir, events: &Events) -> bool {
     });
     match probed.await {
         Ok(true) => tokio::time::timeout(PROBE_WAIT, events.probe.notified()).await.is_ok(),
-        // A folder that is not writable cannot be probed.
+        // A folder that is not writable cannot be probed, so events are assumed to arrive.
         Ok(false) | Err(_) => true,
     }
 }
@@ -224,7 +227,7 @@ fn is_probe(change: &FileChange) -> bool {
     change.paths.iter().all(|path| path.file_name().is_some_and(|name| name == PROBE))
 }
 
-/// Records the matching files of an event; returns false if it is irrelevant. `top` is the folder of all
+/// Records the matching files of an event; returns false if the event is irrelevant. `top` is the folder of all
 /// channels, if that is watched.
 fn note_changed(
     change: &FileChange,
@@ -240,7 +243,7 @@ fn note_changed(
         if is_file && changed.files.len() < NAMED {
             changed.files.insert(path.clone());
         } else if is_file || is_channel || change.is_folder {
-            // Too many files to name, or a channel that was created or removed.
+            // There are too many files to name, or a channel folder was created or removed.
             changed.is_incomplete = true;
         } else {
             continue;
@@ -252,8 +255,8 @@ fn note_changed(
 
 /// Records modified or removed message files.
 ///
-/// A message gets its name when it is complete, so a later content change is a modification. Hard links
-/// change only the attributes.
+/// A message file gets its name only when it is complete, so a later change of its content is a modification. Creating
+/// a hard link changes only attributes and does not count.
 fn note_touched(change: &FileChange, touched: &mut HashSet<PathBuf>) {
     if !matches!(change.kind, ChangeKind::Modified | ChangeKind::Removed) {
         return;
@@ -278,9 +281,9 @@ struct PollInterval {
 impl PollInterval {
     fn of(mode: WatchMode, config: &Config) -> Self {
         let (least, most) = match mode {
-            // Constant: events report the changes.
+            // The interval is constant, because events report the changes.
             WatchMode::Events => (config.rescan, config.rescan),
-            // A quarter of the interval after a find, then longer with each poll, up to the whole interval.
+            // Poll after a quarter of the interval once something was found, then back off up to the whole interval.
             WatchMode::Polling(_) => (config.rescan_network / 4, config.rescan_network),
         };
         Self { least, most, now: most }

@@ -4,29 +4,29 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use switchboard_core::AgentId;
 
-/// Messages of one agent per second that the four hex digits can distinguish.
+/// Number of messages of one agent per second that the four hex digits can distinguish.
 pub(crate) const PER_SECOND: u32 = 0x1_0000;
 
 /// Length of `YYYYMMDD-HHMMSS`.
 const SECOND: usize = 15;
 
-/// Longest agent part of a file name: with the rest it fits the 255 bytes of every file system.
+/// Maximum length of the agent in a file name. The whole name then fits the 255 bytes of every file system.
 const LONGEST_AGENT: usize = 128;
 
 /// Parts of a message id, `msg-{YYYYMMDD}-{HHMMSS}-{agent}-{hex4}`, which is also the file name before
 /// `.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MessageName {
-    /// Unix second.
+    /// Time of the message in Unix seconds.
     pub(crate) second: i64,
-    /// Sender, as far as a file name can express it.
+    /// Name of the sender, encoded for a file name.
     pub(crate) agent: String,
-    /// Orders the messages of one agent within one second.
+    /// Number that orders the messages of one agent within one second.
     pub(crate) number: u32,
 }
 
 impl MessageName {
-    /// Formats the id as the protocol spells it.
+    /// Formats the id in the spelling of the protocol.
     pub(crate) fn id(&self) -> String {
         let at = Timestamp::from_second(self.second).unwrap_or(Timestamp::UNIX_EPOCH);
         let at = at.to_zoned(TimeZone::UTC).strftime("%Y%m%d-%H%M%S");
@@ -34,7 +34,7 @@ impl MessageName {
     }
 }
 
-/// Parses the second of a message id.
+/// Parses the time of a message id, in seconds.
 pub(crate) fn second_of(id: &str) -> Option<Timestamp> {
     let second = id.strip_prefix("msg-")?.get(..SECOND)?;
     let second = jiff::civil::DateTime::strptime("%Y%m%d-%H%M%S", second).ok()?;
@@ -48,7 +48,7 @@ pub(crate) fn agent_of(id: &str) -> Option<&str> {
     Some(agent)
 }
 
-/// True if the agent of a message id is this one, also on another hub or under its deprecated id.
+/// Returns true if the agent in a message id is this agent. The id may be from another hub, or deprecated.
 pub(crate) fn is_named_after(named: &str, agent: &AgentId) -> bool {
     let is_name = |agent: &AgentId| in_file_name(agent).eq_ignore_ascii_case(current_id(named));
     is_name(agent) || is_name(&AgentId::local(agent.name.clone()))
@@ -59,12 +59,12 @@ pub(crate) fn number_of(id: &str) -> Option<u32> {
     u32::from_str_radix(id.rsplit_once('-')?.1, 16).ok()
 }
 
-/// Returns the archive folder of a time: `YYYY-MM`.
+/// Returns the name of a time's archive folder: `YYYY-MM`.
 pub(crate) fn month_of(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%Y-%m").to_string()
 }
 
-/// True for the name of an archive folder.
+/// Returns true for the name of an archive folder.
 pub(crate) fn is_month(name: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     name.len() == 7
@@ -78,8 +78,8 @@ pub(crate) fn file_name(id: &str) -> String {
 
 /// Returns the message id of a file name; `None` for any other file.
 ///
-/// Parsed from both ends, because the agent in the middle may contain hyphens. The hex digits are not
-/// required: other programs use other unique suffixes.
+/// The name is parsed from both ends, because the agent in the middle may contain hyphens. The hex digits are not
+/// required, because other programs use other unique suffixes.
 pub fn id_of_file(name: &str) -> Option<&str> {
     let id = name.strip_suffix(".json")?;
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
@@ -87,15 +87,15 @@ pub fn id_of_file(name: &str) -> Option<&str> {
     (is_message && id.bytes().all(legal) && !id.contains("..")).then_some(id)
 }
 
-/// True if a text is an agent id of the protocol: a letter, then letters, digits, `_` and `-`.
+/// Returns true if a text is an agent id of the protocol: a letter, then letters, digits, `_` and `-`.
 pub fn is_agent_id(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
         && bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
-/// Encodes an agent for a file name. Names of other doors may have characters that the protocol forbids; the
-/// file's `from` has the full name.
+/// Encodes an agent for a file name. Names from other doors may have characters that the protocol forbids; the file's
+/// `from` has the full name.
 pub(crate) fn in_file_name(agent: &AgentId) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
     let name: String = agent.to_string().chars().map(legal).take(LONGEST_AGENT).collect();
@@ -117,7 +117,7 @@ pub(crate) fn deprecated_id(agent: &str) -> Option<&'static str> {
     ["claude-1", "codex-1", "gemini-1"].into_iter().find(|old| current_id(old).eq_ignore_ascii_case(agent))
 }
 
-/// True for a deprecated id.
+/// Returns true for a deprecated id.
 pub(crate) fn is_deprecated(text: &str) -> bool {
     current_id(text) != text
 }

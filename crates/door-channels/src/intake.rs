@@ -1,7 +1,7 @@
-//! Ingests message files that other programs put into channels.
+//! Intake of message files that other programs put into channels.
 //!
-//! Events name files to read; a listing finds files without an event. The journal records which names were
-//! ingested. The last name seen is no cursor: a slow writer, clock skew or a network mount can add a file
+//! File events name files to read; a listing finds files without an event. The journal records which names were
+//! ingested. The last name seen cannot serve as a cursor: a slow writer, clock skew or a network mount can add a file
 //! with an earlier name at any time.
 
 mod scan;
@@ -30,17 +30,17 @@ const PROBLEM: &str = "problem";
 /// Scan state of one channel in this process.
 #[derive(Debug, Default)]
 pub(crate) struct ChannelState {
-    /// Ids that the journal has.
+    /// Ids of messages that the journal has.
     ids: HashSet<String>,
-    /// Rejected files with their stamp at that time.
+    /// Rejected files, each with its stamp at the time of the rejection.
     rejected: HashMap<String, FileStat>,
     /// Message files of the last listing, and those that events have named since.
     present: HashSet<String>,
     /// Files that may still be incomplete.
     settling: HashSet<String>,
-    /// New files to ingest, in order. Only names are queued, so a burst of any size fits.
+    /// Names of new files to ingest, in order. Only names are queued, so that a burst of any size fits into memory.
     pending: VecDeque<String>,
-    /// Folder stamp of the last listing, and of the last complete scan.
+    /// Folder stamp of the last listing; [`Self::looked`] is that of the last complete scan.
     listed: Option<FolderStamp>,
     looked: Option<FolderStamp>,
 }
@@ -50,17 +50,17 @@ struct NewFile {
     id: String,
     stamp: FileStat,
     content: Result<ChannelMessage, String>,
-    /// True if it may still be incomplete.
+    /// True if the file may still be incomplete.
     is_young: bool,
 }
 
-/// Origin of a new file.
+/// Origin of a new message file.
 enum FileOrigin {
-    /// The journal has its message.
+    /// The journal already has the file's message.
     Known,
-    /// Another hub wrote it, and the journal does not have its message yet.
+    /// Another hub wrote the file, and the journal does not have its message yet.
     OtherHub(MessageId),
-    /// No hub wrote it.
+    /// No hub wrote the file.
     New,
 }
 
@@ -99,7 +99,7 @@ impl Channels {
             {
                 tracing::warn!(%channel, message = %file.id, %from, "the file name and the field 'from' name different agents");
             }
-            // The link may be ingesting this message right now; on a conflict it is looked up again.
+            // The NATS link may be ingesting this message concurrently, so on a conflict the origin is looked up again.
             let shared = (self.folder().is_some() || hub_id(&message).is_some()).then(|| message.clone());
             let drafted_message =
                 self.draft(channel, &file.id, message, elsewhere, own.as_ref(), &mut ids_here).await?;
@@ -138,8 +138,8 @@ impl Channels {
         Ok(summary)
     }
 
-    /// Converts a new file to a draft; also returns the id inside the file if its name differs. `own` is this
-    /// hub's name among linked hubs.
+    /// Converts a new file to a draft; also returns the id inside the file if it differs from the file name. `own` is
+    /// this hub's name among the linked hubs.
     async fn draft(
         &self,
         channel: &Name,
@@ -165,7 +165,7 @@ impl Channels {
         let other_id = Some(message.id.clone()).filter(|other| other != native);
         ids_here.insert(native.to_owned(), id);
         ids_here.extend(other_id.clone().map(|other| (other, id)));
-        // An old message that is new to this hub, as after a loss of its database, wakes no agent and fills
+        // An old message that is new to this hub, for example after the loss of its database, wakes no agent and fills
         // no mailbox.
         let is_history = self.hub().now().duration_since(at) > self.config().history;
         let (writer, folder) = (hub_of(&message), self.folder().filter(|_| is_post(&message)));
@@ -180,7 +180,7 @@ impl Channels {
                 self.join(&drafted.from, channel).await?;
                 let is_theirs = elsewhere.is_some() && is_from_other_hub(&drafted.to, &directory);
                 let drafted = Draft { restored: is_theirs.then(Vec::new), ..drafted };
-                // The file does not say which hub wrote it, if any.
+                // The file does not say reliably which hub wrote it, so the link must not relay the message.
                 if elsewhere.is_some() && self.folder().is_some() {
                     withhold_from_link(drafted)
                 } else {
@@ -196,8 +196,8 @@ impl Channels {
         Ok(Ok((drafted, other_id)))
     }
 
-    /// Determines whether the journal has the file's message: a hub process wrote the file, or the link was
-    /// first.
+    /// Determines whether the journal already has the file's message: a process of this hub wrote the file, or the link
+    /// delivered the message first.
     ///
     /// Records the file's id, in case its writer died before doing so.
     async fn find_origin(
@@ -206,7 +206,7 @@ impl Channels {
         native: &str,
         file: &ChannelMessage,
     ) -> Result<FileOrigin, ChannelError> {
-        // A file that no hub wrote has an id derived from its name, the same in every hub.
+        // A file that no hub wrote has an id derived from its name, which is the same in every hub.
         let derived = || written_at(file).ok().map(|at| derived_id(channel, native, at));
         let by_hub = hub_id(file);
         let Some(id) = by_hub.or_else(|| self.folder().and_then(|_| derived())) else {
@@ -219,13 +219,13 @@ impl Channels {
             }
             Ok(Some(_)) => Ok(FileOrigin::New),
             Ok(None) => Ok(by_hub.map_or(FileOrigin::New, FileOrigin::OtherHub)),
-            // Damaged in the journal: `doctor` reports it, and the other files are ingested.
+            // The journal entry is damaged, which `doctor` reports; the other files are still ingested.
             Err(HubError::DamagedMessage { .. }) => Ok(FileOrigin::Known),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Registers a sender as a reader of the channel, so that answers reach it there.
+    /// Registers a sender as a reader of the channel, so that replies reach it there.
     pub(crate) async fn join(&self, agent: &AgentId, channel: &Name) -> Result<(), ChannelError> {
         if agent.is_human() || agent.realm.is_some() {
             return Ok(());
@@ -235,20 +235,20 @@ impl Channels {
         if directory.agent(agent).is_some_and(|state| state.routes.contains(&route)) {
             return Ok(());
         }
-        // An agent without routes has an implicit mailbox; adding a route must preserve it.
+        // An agent without routes has an implicit mailbox, which must be preserved when a route is added.
         let mailbox = directory.agent(agent).filter(|state| state.routes.is_empty());
         let mut routes: Vec<Route> =
             mailbox.map(|state| Route::Mailbox { agent: state.id.name.clone() }).into_iter().collect();
         routes.push(route);
         let new = Registration { name: agent.name.clone(), role: None, team: None, routes };
         match self.hub().agents().register(new).await {
-            // The hub's own name is reserved; its messages are ingested all the same.
+            // The hub's own name is reserved, so it cannot be registered, but its messages are ingested all the same.
             Ok(_) | Err(HubError::ReservedName { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// True if the journal has this message of the channel, as of the last scan.
+    /// Returns true if the journal has this message of the channel, as of the last scan.
     pub(crate) fn is_known(&self, channel: &Name, native: &str) -> bool {
         self.channel_states().lock().get(channel.as_str()).is_some_and(|state| state.ids.contains(native))
     }
@@ -256,14 +256,14 @@ impl Channels {
     /// Marks a message as ingested; returns true if its file was rejected before.
     pub(crate) fn note_known(&self, channel: &Name, native: &str) -> bool {
         let mut state = self.channel_states().lock();
-        // The first scan of a channel loads its state from the journal.
+        // Until the first scan of a channel has loaded its state from the journal, there is nothing to update.
         state.get_mut(channel.as_str()).is_some_and(|state| {
             state.ids.insert(native.to_owned());
             state.rejected.remove(native).is_some()
         })
     }
 
-    /// Returns the ingested messages of a channel that this process knows, sorted by name.
+    /// Returns the ids of a channel's ingested messages that this process knows, sorted by name.
     pub(crate) fn known_ids(&self, channel: &Name) -> Vec<String> {
         let state = self.channel_states().lock();
         let same_channel =
@@ -275,7 +275,7 @@ impl Channels {
         ids.into_iter().cloned().collect()
     }
 
-    /// Reports a rejected file once for each of its states, and leaves it in place.
+    /// Reports a rejected file once for each state of the file, and leaves it in place.
     async fn report(&self, channel: &Name, file: &NewFile, reason: &str) -> Result<(), ChannelError> {
         let place = format!("channels/{channel}/{}.json", file.id);
         tracing::warn!(file = %place, reason, "a file in a channel cannot be ingested and stays in place");
@@ -306,7 +306,7 @@ impl Channels {
     }
 }
 
-/// True if the address is an agent of another hub.
+/// Returns true if the address is an agent of another hub.
 fn is_from_other_hub(to: &Address, directory: &Directory) -> bool {
     let Address::Agent(agent) = to else { return false };
     !agent.is_human() && directory.addressee(agent).is_some_and(|state| state.hub().is_some())

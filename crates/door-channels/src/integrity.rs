@@ -1,8 +1,8 @@
-//! Integrity of message files: detects files that were edited or deleted after they were accepted.
+//! Integrity of message files: detection of files that were edited or deleted after they were accepted.
 //!
-//! Other programs can change the files. The journal has each message as accepted, so tampering is detectable,
-//! and both versions remain: the accepted one in the journal and the changed one in the folder. Nothing is
-//! restored, because a change of other users is theirs to undo.
+//! Other programs can change the files. The journal has each message as accepted, so tampering is detectable, and both
+//! versions remain: the accepted one in the journal and the changed one in the folder. Nothing is restored, because
+//! only the users of the folder may undo each other's changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -22,27 +22,27 @@ use crate::wire::ChannelMessage;
 /// Change of a file after its message was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tampering {
-    /// The file has other content.
+    /// The file has other content than the accepted message.
     Edited {
-        /// Path below the shared folder.
+        /// Path of the file below the shared folder.
         file: String,
         /// Accepted message.
         id: MessageId,
     },
     /// The file is missing, also from the archive.
     Deleted {
-        /// Former path below the shared folder.
+        /// Former path of the file below the shared folder.
         file: String,
         /// Accepted message.
         id: MessageId,
     },
-    /// The whole channel is missing.
+    /// The folder of a whole channel is missing.
     Channel {
         /// Name of the channel.
         channel: Name,
-        /// Number of its messages.
+        /// Number of accepted messages of the channel.
         messages: usize,
-        /// Newest of them.
+        /// Newest accepted message of the channel.
         id: MessageId,
     },
 }
@@ -60,7 +60,7 @@ impl std::fmt::Display for Tampering {
 }
 
 impl Tampering {
-    /// Returns the accepted message, which the journal has.
+    /// Returns the id of the accepted message, which the journal has.
     pub fn id(&self) -> MessageId {
         match self {
             Self::Edited { id, .. } | Self::Deleted { id, .. } | Self::Channel { id, .. } => *id,
@@ -69,13 +69,13 @@ impl Tampering {
 }
 
 impl Channels {
-    /// Compares every message file of every channel with the journal. Read-only.
+    /// Compares every message file of every channel with the journal, read-only.
     pub async fn find_tampering(&self) -> Result<Vec<Tampering>, ChannelError> {
         let tree = self.tree().clone();
         let mut channels: BTreeSet<Name> =
             blocking(move || tree.channel_names()).await?.into_iter().collect();
         let with_folder = channels.clone();
-        // Only the journal knows channels whose folder is missing.
+        // A channel whose folder is missing is known only from the journal.
         let known = self.hub().native_ids().scopes(Door::Channels).await?;
         channels.extend(known.iter().filter_map(|scope| Name::parse(scope).ok()));
         let mut tampering = Vec::new();
@@ -90,7 +90,7 @@ impl Channels {
         Ok(tampering)
     }
 
-    /// Finds channels with several folders whose names differ in letter case only.
+    /// Finds channels with several folders whose names differ only in letter case.
     pub async fn find_case_conflicts(&self) -> Result<Vec<Vec<Name>>, ChannelError> {
         let tree = self.tree().clone();
         let names = blocking(move || tree.channel_names()).await?;
@@ -103,10 +103,10 @@ impl Channels {
 
     async fn find_tampering_in(&self, channel: &Name) -> Result<Vec<Tampering>, ChannelError> {
         let directory = self.hub().directory().await?;
-        // If a file's name differs from the id inside it, the message has two names, and only one is a file.
+        // A message whose file name differs from the id inside the file has two ids, and only one of them names a file.
         let mut names: BTreeMap<MessageId, Vec<String>> = BTreeMap::new();
         for native in self.hub().native_ids().in_scope(Door::Channels, channel.as_str()).await? {
-            // Notices of the hub have the hub's own id, and no file.
+            // Notices of the hub only have the hub's own id, and no file.
             if let Some(id) = self.message_named(channel, &native).await?
                 && native != id.to_string()
             {
@@ -158,7 +158,7 @@ impl Channels {
         Ok(())
     }
 
-    /// Reports files that the previous scan had seen, unless they were archived.
+    /// Reports files that the previous scan saw and that are missing now, unless they were archived.
     pub(crate) async fn report_deleted(&self, channel: &Name, gone: Vec<String>) -> Result<(), ChannelError> {
         if gone.is_empty() {
             return Ok(());
@@ -168,7 +168,7 @@ impl Channels {
             if files.contains_key(&native) {
                 continue;
             }
-            // A file that was never accepted, or that retention removed from the journal, may be deleted.
+            // Files that were never accepted, or whose messages retention removed from the journal, may be deleted.
             let Some(stored) = self.accepted(channel, &native).await? else { continue };
             let tampering =
                 Tampering::Deleted { file: display_path(channel, &native), id: stored.message.id };
@@ -177,7 +177,7 @@ impl Channels {
         Ok(())
     }
 
-    /// Reports tampering once, until the file is restored.
+    /// Reports tampering with a file once, until the file is restored.
     fn report_once(&self, channel: &Name, native: &str, tampering: Option<&Tampering>) {
         let key = (channel.clone(), native.to_owned());
         let mut reported = self.reported().lock();
@@ -215,8 +215,7 @@ impl Channels {
         }
     }
 
-    /// Returns an accepted message, or `None` if its journal entry is damaged: the journal's own check
-    /// reports that.
+    /// Returns an accepted message; `None` if its journal entry is damaged, which the journal's own check reports.
     async fn readable(&self, id: MessageId) -> Result<Option<Stored>, ChannelError> {
         match self.hub().journal().message(id).await {
             Err(HubError::DamagedMessage { .. }) => Ok(None),
@@ -267,7 +266,7 @@ fn display_path(channel: &Name, native: &str) -> String {
     format!("channels/{channel}/{native}.json")
 }
 
-/// Parses the channel and the id from a file's path, which may lead through the archive.
+/// Parses the channel and the message id from a file's path, which may be inside the archive.
 fn parse_path(channels: &Path, path: &Path) -> Option<(Name, String)> {
     let below = path.strip_prefix(channels).ok()?;
     let channel = below.components().next()?.as_os_str().to_str()?;

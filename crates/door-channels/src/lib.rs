@@ -1,8 +1,8 @@
-//! Door 3: channels of message files, with watchers and presence files.
+//! The channels door (door 3): channels of message files, with watchers and presence files.
 //!
-//! Implements the channels protocol ("Multi-Agent OS: Communication Protocols") over a shared folder. The
-//! command line uses [`Channels`]. [`run`] operates the door: it ingests posts of other programs, delivers
-//! handoffs of the hub, and runs the watchers. Knows nothing of mailboxes, MCP, workers or peers.
+//! It implements the channels protocol ("Multi-Agent OS: Communication Protocols") over a shared folder. The command
+//! line uses [`Channels`]. [`run`] operates the door: it ingests posts of other programs, delivers handoffs of the hub,
+//! and runs the watchers. The crate does not depend on mailboxes, MCP, workers or peers.
 
 mod archive;
 mod channels;

@@ -1,4 +1,4 @@
-//! Accepted posts whose file cannot be written yet.
+//! Postponed posts: accepted, but their file cannot be written yet.
 
 use switchboard_core::{Door, MessageId, Outcome, Route, error_chain};
 use switchboard_hub::Handoff;
@@ -6,14 +6,14 @@ use switchboard_hub::Handoff;
 use crate::channels::Channels;
 use crate::error::ChannelError;
 
-/// Note topic of posts without a file that no delivery retries.
+/// Note topic of posts without a file for which no delivery retries the write.
 const POSTPONED: &str = "postponed";
 
 impl Channels {
     /// Postpones the file of an accepted post and returns the error for its sender.
     ///
-    /// The outbox retries the deliveries that wait for the file. A post without recipients has no delivery,
-    /// so it is noted.
+    /// The outbox retries the deliveries that wait for the file. A post without recipients has no delivery to retry, so
+    /// a note records it.
     pub(crate) async fn postpone(
         &self,
         id: MessageId,
@@ -32,7 +32,7 @@ impl Channels {
         ChannelError::NotWritten { id, source: Box::new(error) }
     }
 
-    /// Writes the files of noted posts, up to the first error; returns how many.
+    /// Writes the files of recorded posts, up to the first error; returns their number.
     pub(crate) async fn write_postponed(&self) -> Result<usize, ChannelError> {
         let mut written = 0;
         for (key, _) in self.hub().notes(Door::Channels).all(POSTPONED).await? {
@@ -49,7 +49,7 @@ impl Channels {
     }
 }
 
-/// Reports one outcome for many deliveries. The next attempt repeats a lost report.
+/// Reports the same outcome for many deliveries. If a report is lost, the next delivery attempt repeats it.
 pub(crate) async fn report_outcome(leased: Vec<Handoff>, outcome: &Outcome) {
     let reports = leased.into_iter().map(|handoff| (handoff, outcome.clone())).collect();
     for answer in Handoff::report_all(reports).await {

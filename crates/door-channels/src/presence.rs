@@ -1,7 +1,7 @@
 //! Heartbeat files: presence of agents in the shared folder ("Presence Protocol").
 //!
-//! A file's time is that of another machine's clock. Presence is judged by the reader's clock, by the
-//! modification time of the file and, on the writer's host, by whether the writer still runs.
+//! The time in a heartbeat file comes from another machine's clock. The reader therefore judges presence by its own
+//! clock, by the modification time of the file and, on the writer's host, by whether the writer still runs.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,19 +25,20 @@ use crate::ids::current_id;
 use crate::tree::{Tree, blocking};
 use crate::wire::{PresenceFile, iso, time};
 
-/// How often to check that watchers that claim to be awake still run. One read of `/proc` for each.
+/// Poll interval for checking that the processes of awake watchers still run. A check costs one read of `/proc` per
+/// watcher.
 const OWNER_POLL: Duration = Duration::from_millis(500);
 
-/// Larger than any heartbeat file.
+/// Maximum size of a heartbeat file that is read.
 const MAX_FILE: u64 = 64 << 10;
 
-/// Heartbeat files are readable for every user.
+/// File mode of heartbeat files, which every user may read.
 const MODE: u32 = 0o644;
 
 /// Presence of an agent, judged from its heartbeat file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PresenceEntry {
-    /// Agent.
+    /// Name of the agent.
     pub agent: Name,
     /// Awake, stale or offline.
     pub awareness: PresenceState,
@@ -45,18 +46,18 @@ pub struct PresenceEntry {
     pub substate: Option<String>,
     /// Time of the last credible heartbeat.
     pub since: Timestamp,
-    /// Channel it watches.
+    /// Channel that the agent watches.
     pub channel: Option<String>,
-    /// Process id of its watcher, valid on its own host.
+    /// Process id of the agent's watcher, valid on its own host.
     pub pid: Option<u32>,
-    /// Last error.
+    /// Last error that the watcher reported.
     pub error: Option<String>,
     /// Unique identity of the watcher's process.
     owner: Option<ProcessIdentity>,
 }
 
 impl PresenceEntry {
-    /// True if the watcher's process on this host has ended since its heartbeat was read.
+    /// Returns true if the watcher's process ran on this host and has ended since its heartbeat was read.
     fn has_died(&self) -> bool {
         self.awareness != PresenceState::Offline
             && self.owner.as_ref().is_some_and(ProcessIdentity::has_exited)
@@ -64,8 +65,8 @@ impl PresenceEntry {
 }
 
 impl Channels {
-    /// Reads the heartbeat files, by agent. Skips a file that is invalid, or that names another agent than
-    /// its file name, with a warning.
+    /// Reads the heartbeat files, sorted by agent. A file that is invalid, or whose name differs from its agent, is
+    /// skipped with a warning.
     pub async fn presence_entries(&self) -> Result<Vec<PresenceEntry>, ChannelError> {
         let (tree, now) = (self.tree().clone(), self.hub().now());
         let after = self.hub().config().presence;
@@ -75,7 +76,7 @@ impl Channels {
             let agents = names.iter().filter_map(|name| name.strip_suffix(".json"));
             let mut seen: BTreeMap<Name, PresenceEntry> = BTreeMap::new();
             for entry in agents.filter_map(|agent| read_entry(&dir, agent, now, after)) {
-                // An agent may also have a file under its deprecated id: the later heartbeat counts.
+                // An agent may also have a file under its deprecated id; the later heartbeat counts.
                 if seen.get(&entry.agent).is_none_or(|other| other.since < entry.since) {
                     seen.insert(entry.agent.clone(), entry);
                 }
@@ -85,12 +86,12 @@ impl Channels {
         .await
     }
 
-    /// Reports the heartbeats in the files to the hub.
+    /// Reports the presence from the heartbeat files to the hub.
     pub async fn report_presence(&self) -> Result<(), ChannelError> {
         self.publish_presence().await.map(drop)
     }
 
-    /// Reports the heartbeats and returns the entries.
+    /// Reports the presence to the hub and returns the entries.
     async fn publish_presence(&self) -> Result<Vec<PresenceEntry>, ChannelError> {
         let entries = self.presence_entries().await?;
         for read_entry in &entries {
@@ -106,7 +107,7 @@ impl Channels {
     }
 }
 
-/// Reports heartbeats as soon as a file changes or a watcher's process ends: linked hubs show them.
+/// Reports presence as soon as a heartbeat file changes or a watcher's process ends, because linked hubs show it.
 pub(crate) async fn follow(channels: &Channels) -> Result<Infallible, ChannelError> {
     let tree = channels.tree().clone();
     let folder = blocking(move || tree.presence()).await?;
@@ -119,10 +120,10 @@ pub(crate) async fn follow(channels: &Channels) -> Result<Infallible, ChannelErr
             tracing::warn!(error = %error, "cannot read the heartbeat files");
             Vec::new()
         });
-        // Every change reads all files, so a folder with many files is read less often.
+        // Debounce: every change reads all files, so a folder with many files is read less often.
         debouncer.record_round(began);
         debouncer.wait().await;
-        // A killed process changes no file.
+        // Poll the processes too, because a killed process changes no file.
         while watcher.next(false, OWNER_POLL).await.is_none() && !entries.iter().any(PresenceEntry::has_died)
         {
         }
@@ -163,17 +164,17 @@ fn read_entry(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) ->
     })
 }
 
-/// Returns the time of the last heartbeat: the earlier of the time in the file and its modification time.
+/// Returns the time of the last heartbeat: the earlier of the time in the file and the file's modification time.
 ///
-/// Either may be too late, but hardly too early. A time in the future is ignored; `None` if both are.
+/// Either time may be too late, but hardly too early. A time in the future is ignored; returns `None` if both are.
 fn last_sign(written: Option<Timestamp>, changed: Timestamp, now: Timestamp) -> Option<Timestamp> {
-    /// Largest clock skew between machines that share a folder.
+    /// Maximum clock skew that is tolerated between machines that share a folder.
     const SKEW: SignedDuration = SignedDuration::from_mins(2);
     let believable = |at: &Timestamp| now.duration_since(*at) > -SKEW;
     let written = written.filter(believable);
     let changed = Some(changed).filter(believable);
     match (written, changed) {
-        // If the writer's clock is skewed, the modification time counts.
+        // If the writer's clock is skewed by more, the modification time counts.
         (Some(written), Some(changed)) if changed.duration_since(written).abs() > SKEW => {
             Some(changed.min(now))
         }
@@ -200,7 +201,7 @@ fn awareness(
     }
 }
 
-/// Writes the heartbeat file of an agent: awake while [`HeartbeatWriter::run`] runs.
+/// Writer of an agent's heartbeat file. The agent is awake while [`HeartbeatWriter::run`] runs.
 #[derive(Debug, Clone)]
 pub(crate) struct HeartbeatWriter {
     agent: Name,
@@ -262,7 +263,7 @@ impl HeartbeatWriter {
         }
     }
 
-    /// True if the last heartbeat is from another watcher of the agent that still runs.
+    /// Returns true if the last heartbeat is from another watcher of the agent that still runs.
     async fn is_owned_by_other(&self) -> bool {
         let (tree, name) = (self.tree.clone(), format!("{}.json", self.agent));
         let read = blocking(move || Ok(tree.presence()?.read(&name, MAX_FILE)?)).await;
@@ -287,13 +288,13 @@ impl HeartbeatWriter {
             extra: serde_json::Map::new(),
         };
         let (tree, name) = (self.tree.clone(), format!("{}.json", self.agent));
-        // No agent is awake after a power failure, so a heartbeat need not survive one.
+        // Written without fsync: no agent is awake after a power failure, so a heartbeat need not survive one.
         let written = blocking(move || {
             let bytes = file.to_bytes();
             Ok(tree.presence()?.replace_with(&name, &bytes, MODE, Durability::Unsynced)?)
         });
         let written = written.await;
-        // An unmounted folder is reported elsewhere, once.
+        // An unmounted folder is reported once, elsewhere.
         if let Err(error) = written
             && !error.is_unmounted()
         {

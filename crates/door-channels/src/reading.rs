@@ -1,4 +1,4 @@
-//! Reads channels in order and completely, independent of the journal.
+//! Reading of channels, in order and complete, independent of the journal.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::wire::ChannelMessage;
 /// Messages of a channel, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Transcript {
-    /// Messages by time, then by id.
+    /// Messages sorted by time, then by id.
     pub messages: Vec<ChannelMessage>,
-    /// Files that are no valid messages, each with the reason.
+    /// Files that are not valid messages, each with the reason.
     pub unreadable: Vec<(String, String)>,
 }
 
 /// Summary of one channel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChannelSummary {
-    /// Name.
+    /// Name of the channel.
     pub channel: Name,
     /// Number of message files, without the archive.
     pub messages: usize,
@@ -39,19 +39,19 @@ pub struct ChannelSummary {
     pub newest: Option<ChannelMessage>,
 }
 
-/// Follows a channel as it grows. Each message appears once, however late its file is written.
+/// Follower of a channel, which returns each new message once, however late its file is written.
 pub struct Follower {
     channels: Channels,
     channel: Name,
     seen: Arc<Mutex<Seen>>,
     watcher: FolderWatcher,
-    /// Changes to read next.
+    /// Changes to be read next.
     changes: Option<Changes>,
     /// True if the last read found messages.
     found: bool,
 }
 
-/// Messages that a follower has returned.
+/// Messages that a follower has already returned.
 #[derive(Default)]
 struct Seen {
     ids: HashSet<String>,
@@ -67,7 +67,7 @@ impl Channels {
             let dir = tree.existing_channel(&channel)?;
             let ids = message_ids(&dir)?;
             let mut reading = read_all(&dir, last.map_or(&ids[..], |last| newest(&ids, last)), limit);
-            // During a move a message is in both folders.
+            // While a message is being archived, it is in both folders.
             let seen: HashSet<&String> = ids.iter().collect();
             for month in archives(&dir)?.iter().rev() {
                 let missing = last.map(|last| last.saturating_sub(reading.messages.len()));
@@ -106,7 +106,7 @@ impl Channels {
             let (mut messages, mut end) = (Vec::new(), ids.len());
             let oldest = ids.len().saturating_sub(last.saturating_add(MAX_MISSING));
             while messages.len() < last && end > oldest {
-                // Some of the files may be deleted meanwhile.
+                // Some of the files may have been deleted meanwhile, so older ones are read until there are enough.
                 let some = newest(&ids[..end], last - messages.len());
                 end -= some.len();
                 for dir in &dirs {
@@ -120,7 +120,7 @@ impl Channels {
         .await
     }
 
-    /// Reads everything in a channel after one of its messages.
+    /// Reads all messages of a channel after the given one.
     pub async fn read_after(&self, channel: &Name, id: &str) -> Result<Transcript, ChannelError> {
         let mut reading = self.read(channel, None).await?;
         if let Some(place) = reading.messages.iter().position(|message| message.id == id) {
@@ -147,7 +147,7 @@ impl Channels {
         blocking(move || {
             let mut list = Vec::new();
             for channel in tree.channel_names()? {
-                // A plain file among the channels is ignored.
+                // A plain file in the folder of channels is ignored.
                 let Ok(Some(dir)) = tree.channel(&channel) else { continue };
                 let ids = message_ids(&dir)?;
                 let mut archived = 0;
@@ -226,7 +226,7 @@ fn read_new(
     let mut ids = message_ids(&dir)?;
     ids.retain(|id| !seen.ids.contains(id));
     let reading = read_all(&dir, &ids, channels.config().file_limit);
-    // An unreadable file may be half written and is read again.
+    // An unreadable file may be incomplete and has to be read again.
     seen.looked = reading.unreadable.is_empty().then_some(looked).filter(FolderStamp::is_settled);
     Ok(reading)
 }
@@ -236,8 +236,8 @@ pub(crate) fn message_ids(dir: &Dir) -> Result<Vec<String>, ChannelError> {
     Ok(dir.names()?.iter().filter_map(|name| id_of_file(name)).map(str::to_owned).collect())
 }
 
-/// Returns at least the last `last` ids, from the start of a second on: within a second, names do not order
-/// messages.
+/// Returns at least the last `last` ids. The slice starts at the start of a second, because names do not order messages
+/// within a second.
 fn newest(ids: &[String], last: usize) -> &[String] {
     let second = |id: &String| id.as_bytes().get(..SECOND).map(<[u8]>::to_vec);
     let mut start = ids.len().saturating_sub(last);
@@ -247,7 +247,7 @@ fn newest(ids: &[String], last: usize) -> &[String] {
     &ids[start..]
 }
 
-/// Most deleted or archived messages that are skipped to find earlier ones.
+/// Maximum number of deleted or archived messages that are skipped to find earlier ones.
 const MAX_MISSING: usize = 1000;
 
 /// Length of `msg-YYYYMMDD-HHMMSS`.
@@ -260,7 +260,8 @@ fn read_all(dir: &Dir, ids: &[String], limit: u64) -> Transcript {
         match dir.read(&name, limit) {
             Ok(None) => {}
             Ok(Some(read)) => match ChannelMessage::parse(&read.bytes) {
-                // Other messages refer to the name, not to the id inside.
+                // Use the id in the file name, not the one inside the file, because other messages refer to the file
+                // name.
                 Ok(message) => reading.messages.push(ChannelMessage { id: id.clone(), ..message }),
                 Err(error) => reading.unreadable.push((name, error.to_string())),
             },

@@ -1,7 +1,7 @@
-//! Writes posts of linked hubs that are addressed to one agent into their channel.
+//! Relayed posts: writes posts of linked hubs that are addressed to one agent into their channel.
 //!
-//! A message to a channel is delivered into it. A message to one agent is delivered to that agent only. This
-//! module also shows it in the channel, as on the hub where it was posted.
+//! A message to a channel is delivered into the channel. A message to one agent is delivered only to that agent. This
+//! module also shows such a message in the channel, as on the hub where it was posted.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use switchboard_hub::Stored;
 use crate::channels::Channels;
 use crate::error::ChannelError;
 
-/// Journal entries per read.
+/// Number of journal entries per read.
 const PAGE: usize = 1000;
 
-/// Note topic of the cursor in the journal.
+/// Note topic of this module's cursor in the journal.
 const TOPIC: &str = "brought";
 const CURSOR: &str = "cursor";
 
 /// Retry delay after a file error, and while another hub is about to write the file.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Writes relayed posts into the channels, until the hub closes.
+/// Writes relayed posts into their channels until the hub closes.
 pub(crate) async fn run(channels: &Channels) -> Result<Infallible, ChannelError> {
     let hub = channels.hub();
     let mut changes = hub.changes();
@@ -34,8 +34,7 @@ pub(crate) async fn run(channels: &Channels) -> Result<Infallible, ChannelError>
             write_with_retry(channels, post).await?;
         }
         after = page.until;
-        // A post that is processed again after a restart finds its file, so the cursor is saved only now and
-        // then.
+        // The cursor is saved only occasionally: a post that is processed again after a restart already has its file.
         if !page.posts.is_empty() || usize::try_from(after - noted).is_ok_and(|since| since >= PAGE) {
             hub.notes(Door::Channels).put(TOPIC, CURSOR.to_owned(), Some(after.to_string())).await?;
             noted = after;
@@ -52,7 +51,7 @@ async fn cursor(channels: &Channels) -> Result<i64, ChannelError> {
     Ok(noted.and_then(|(_, cursor)| cursor.parse().ok()).unwrap_or(0))
 }
 
-/// Writes a post into its channel and retries while the folder is not writable: later posts go there as well.
+/// Writes a post into its channel. Retries while the folder is not writable, because later posts need the same folder.
 async fn write_with_retry(channels: &Channels, post: &Stored) -> Result<(), ChannelError> {
     let mut is_told = false;
     loop {
@@ -80,7 +79,7 @@ async fn write_file(channels: &Channels, post: &Stored) -> Result<(), ChannelErr
     }
 }
 
-/// True if an agent of this hub reads the channel. Only such channels get relayed posts.
+/// Returns true if an agent of this hub reads the channel. Relayed posts are written only to such channels.
 async fn is_read_here(channels: &Channels, channel: &Name) -> Result<bool, ChannelError> {
     let directory = channels.hub().directory().await?;
     Ok(directory.channel(channel).any(|reader| reader.id.realm.is_none()))

@@ -1,4 +1,4 @@
-//! Runs the door: intake, deliveries, watchers and presence, until shutdown.
+//! Main loop of the channels door: intake, deliveries, watchers and presence, until shutdown.
 
 use std::time::Duration;
 
@@ -20,25 +20,25 @@ use crate::relayed_posts;
 use crate::tree::blocking;
 use crate::{presence, watch};
 
-/// How soon incomplete files are read again.
+/// Delay after which incomplete files are read again.
 const SETTLE_RECHECK: Duration = Duration::from_millis(200);
 
-/// Interrupted posts are repaired once after a start, when current posts have had time to finish, and then
-/// rarely, for processes that die later.
+/// Delay of the second repair of interrupted posts, after the first one at the start. By then the posts in progress
+/// have finished. Later repairs, for processes that die later, have the longer interval [`REPAIR_SELDOM`].
 const REPAIR_SOON: Duration = Duration::from_secs(70);
 const REPAIR_SELDOM: Duration = Duration::from_mins(10);
 
-/// How often the heartbeat files are read.
+/// Interval at which the heartbeat files are read.
 const PRESENCE_POLL: Duration = Duration::from_secs(10);
 
-/// How often an unmounted folder is checked: the protocol's two seconds.
+/// Interval at which an unmounted folder is checked. The protocol specifies two seconds.
 const MOUNT_POLL: Duration = Duration::from_secs(2);
 
-/// Most deliveries per batch.
+/// Maximum number of deliveries per batch.
 const BATCH: usize = 64;
 
-/// Runs the channels door until `shutdown`: intake, deliveries and the configured watchers. Waits for the
-/// folder while it is not mounted.
+/// Runs the channels door until `shutdown`: intake, deliveries and the configured watchers. While the folder is not
+/// mounted, it waits.
 pub async fn run(
     config: Config,
     hub: Hub,
@@ -68,14 +68,14 @@ pub async fn run(
     run_channels(channels, outbound, shutdown).await
 }
 
-/// Opens the channels below a writable root.
+/// Opens the channels below a root that must be writable.
 async fn open_writable(config: &Config, hub: &Hub) -> Result<Channels, ChannelError> {
     let channels = Channels::open(config.clone(), hub.clone()).await?;
     channels.check_writable().await?;
     Ok(channels)
 }
 
-/// Returns all handoffs to the outbox for a retry, until the hub shuts down.
+/// Returns all handoffs to the outbox for redelivery, until the hub shuts down.
 async fn return_deliveries(outbound: &mut Outbound, error: &ChannelError) {
     loop {
         let handoffs = outbound.next(BATCH).await;
@@ -92,13 +92,13 @@ async fn return_deliveries(outbound: &mut Outbound, error: &ChannelError) {
     }
 }
 
-/// Like [`run`], for channels that are open.
+/// Runs the channels door like [`run`], with channels that are already open.
 pub async fn run_channels(
     channels: Channels,
     outbound: Outbound,
     shutdown: CancellationToken,
 ) -> Result<(), ChannelError> {
-    // Registered before the first scan, so that messages from while they were down are theirs.
+    // Register the watchers before the first scan, so that they also get messages that arrived while they were down.
     channels.register_watchers().await?;
     let watchers = watch::run_all(&channels, shutdown.clone());
     let deliveries = Box::pin(run_deliveries(&channels, outbound));
@@ -117,7 +117,7 @@ pub async fn run_channels(
     let intake = async {
         match shutdown.run_until_cancelled(intake).await {
             Some(result) => result,
-            // The deliveries end on shutdown.
+            // The deliveries end on shutdown by themselves.
             None => std::future::pending().await,
         }
     };
@@ -129,12 +129,12 @@ pub async fn run_channels(
         shutdown.cancel();
         result
     };
-    // The watchers end by the same token and write their offline heartbeat before this returns.
+    // The watchers end by the same token, and write their offline heartbeat before this function returns.
     let ((), result) = tokio::join!(watchers, work);
     result
 }
 
-/// Runs the intake while the hub is open. Waits for the folder while it is unmounted.
+/// Runs the intake while the hub is open. While the folder is not mounted, it waits.
 async fn run_intake(channels: &Channels) -> Result<(), ChannelError> {
     loop {
         match ingest_while_mounted(channels).await {
@@ -152,7 +152,7 @@ async fn run_intake(channels: &Channels) -> Result<(), ChannelError> {
     }
 }
 
-/// Opens the folder of all channels and returns it with its device and inode. It is not held open, which
+/// Opens the folder of all channels and returns it with its device and inode. The caller must not hold it open, which
 /// would prevent an unmount.
 async fn open_folder(channels: &Channels) -> Result<(Dir, (i128, u64)), ChannelError> {
     let tree = channels.tree().clone();
@@ -164,9 +164,9 @@ async fn open_folder(channels: &Channels) -> Result<(Dir, (i128, u64)), ChannelE
     .await
 }
 
-/// Ingests until the folder is replaced or its events stop.
+/// Ingests message files until the folder is replaced or its events stop.
 async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
-    // Watch first, then scan: a change between the two is seen twice, not missed.
+    // Start watching before the scan: a concurrent change is then seen twice rather than missed.
     let (mut watcher, path, place) = {
         let (folder, place) = open_folder(channels).await?;
         let watcher = FolderWatcher::open(&folder, Depth::Tree, is_message_file, channels.config()).await;
@@ -197,7 +197,7 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
                 }),
             };
             if is_by_clock && !is_first && summary.ingested > 0 && watcher.relies_on_events() {
-                // These files had no event: the folder may have been remounted.
+                // A poll found files without an event, so the folder may have been remounted. Reopen it.
                 return Ok(());
             }
             is_first = false;
@@ -217,7 +217,7 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
             match channels.write_postponed().await {
                 Ok(0) => {}
                 Ok(written) => tracing::info!(written, "wrote the files of postponed posts"),
-                // Its sender has the error, and the next round retries.
+                // The sender has already received the error, and the next round retries.
                 Err(error) => tracing::debug!(error = %error_chain(&error), "postponed posts still wait"),
             }
         }
@@ -232,7 +232,7 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
     }
 }
 
-/// Repairs what dead processes left incomplete; returns false if it has to be retried.
+/// Repairs the incomplete work of dead processes; returns false if it has to be retried.
 async fn repair(channels: &Channels) -> bool {
     match channels.remove_unfinished().await {
         Ok(0) => {}

@@ -1,4 +1,4 @@
-//! Conversion between message files and core messages. Pure.
+//! Conversion between message files and the core's messages, without side effects.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use switchboard_hub::Draft;
 use crate::ids::{MessageName, current_id, file_name, in_file_name};
 use crate::wire::{ChannelMessage, Content, Malformed, iso};
 
-/// Metadata keys for fields of a message file that the core does not have.
+/// Metadata keys for fields of a message file that the core's messages lack.
 mod key {
     pub(super) const PREFIX: &str = "channels.";
     pub(super) const CODE: &str = "channels.code";
@@ -20,16 +20,16 @@ mod key {
     pub(super) const CONTENT: &str = "channels.content";
     pub(super) const EXTRA: &str = "channels.extra";
     pub(super) const REPLY_TO: &str = "channels.in_reply_to";
-    /// Identity of the folder that the file is in, for hubs that share it.
+    /// Identity of the folder that contains the file, for hubs that share the folder.
     pub(super) const FOLDER: &str = "channels.folder";
-    /// Key in a message file for what the hub that wrote it knows of it.
+    /// Key in a message file under which the writing hub stores its own fields.
     pub(super) const OURS: &str = "switchboard";
 }
 
-/// Channel of the person: a message to all of it is a message to the person.
+/// Channel of the person. A message to all of it is a message to the person.
 const OF_THE_PERSON: &str = "human-supervisor";
 
-/// Derives the id of a file that no hub wrote: the same in every hub that shares the folder.
+/// Derives the id of a message file that no hub wrote. The id is the same in every hub that shares the folder.
 pub(crate) fn derived_id(channel: &Name, native: &str, at: Timestamp) -> MessageId {
     let mut hash = Sha256::new();
     hash.update(channel.key());
@@ -48,7 +48,7 @@ pub(crate) fn written_at(message: &ChannelMessage) -> Result<Timestamp, Malforme
     })
 }
 
-/// Parses the sender, with a deprecated id replaced.
+/// Parses the sender; a deprecated id is replaced.
 pub(crate) fn sender(message: &ChannelMessage) -> Result<AgentId, Malformed> {
     agent("from", &message.from)
 }
@@ -59,7 +59,7 @@ fn agent(field: &'static str, text: &str) -> Result<AgentId, Malformed> {
         .map_err(|error| Malformed::Field { field, problem: format!("is refused: {error}") })
 }
 
-/// Parses the recipient. `all` is everyone in the channel.
+/// Parses the recipient. `all` means everyone in the channel.
 pub(crate) fn recipient(message: &ChannelMessage, channel: &Name) -> Result<Address, Malformed> {
     let address = current_id(&message.to)
         .parse()
@@ -74,10 +74,10 @@ pub(crate) fn recipient(message: &ChannelMessage, channel: &Name) -> Result<Addr
     })
 }
 
-/// Converts a message file to a draft. `native` is the id in its file name, `reply_to` the resolved
-/// `in_reply_to`, if known.
+/// Converts a message file to a draft.
 ///
-/// The sender of a file is not authenticated, so the draft is unverified.
+/// `native` is the id in the file name; `reply_to` is the resolved `in_reply_to`, if known. The sender of a file is not
+/// authenticated, so the draft is unverified.
 pub(crate) fn to_draft(
     message: ChannelMessage,
     channel: &Name,
@@ -90,7 +90,7 @@ pub(crate) fn to_draft(
     let sent_at = written_at(&message)?;
     let unknown_parent = message.in_reply_to().filter(|_| reply_to.is_none()).map(str::to_owned);
     let mut metadata = message.metadata.unwrap_or_default();
-    // Reserved keys are set by this hub only.
+    // Remove reserved keys, which only this hub may set.
     metadata.retain(|key, _| !key.starts_with(key::PREFIX) && ![NO_RELAY, POSTED_IN].contains(&key.as_str()));
     metadata.remove("in_reply_to");
     metadata.remove(key::OURS);
@@ -126,7 +126,7 @@ pub(crate) fn to_draft(
     })
 }
 
-/// Converts a message of this hub's own user to a draft. It has the hub's id until its file has a name.
+/// Converts a message of this hub's own user to a draft. The draft has the hub's id until its file has a name.
 pub(crate) fn to_own_draft(
     message: ChannelMessage,
     channel: &Name,
@@ -146,12 +146,12 @@ pub(crate) fn with_folder(mut draft: Draft, folder: Option<&str>) -> Draft {
     draft
 }
 
-/// Converts a linked hub's file to the same draft that the link would deliver, so that either may come first.
+/// Converts a linked hub's file to the same draft that the link would deliver. Either may then come first.
 ///
-/// `own` is this hub's name. Agent names are those that this hub uses; a recipient is resolved on the writing
-/// hub first. The draft is not relayed.
+/// `own` is this hub's name. Agents get the names that this hub uses; a recipient is resolved on the writing hub first.
+/// The draft is not relayed.
 pub(crate) fn from_linked_hub(draft: Draft, hub: &Name, own: &Name, directory: &Directory) -> Draft {
-    // A sender with a realm was relayed to the writing hub, so the file has qualified names.
+    // If the sender has a realm, it was relayed to the writing hub, so all names in the file are already qualified.
     let is_in_words_of_its_hub = draft.from.realm.is_none();
     let theirs = |agent: &AgentId| AgentId { realm: Some(hub.clone()), ..agent.clone() };
     let ours = |agent: AgentId| AgentId { realm: agent.realm.filter(|realm| realm != own), ..agent };
@@ -172,7 +172,7 @@ pub(crate) fn from_linked_hub(draft: Draft, hub: &Name, own: &Name, directory: &
     Draft { from, to, metadata, restored, ..draft }
 }
 
-/// True if no agent of this hub is reached by the address.
+/// Returns true if the address reaches no agent of this hub.
 fn is_for_nobody(to: &Address, from: &AgentId, directory: &Directory) -> bool {
     match (to, resolve(to, from, directory)) {
         (Address::Agent(_), Ok(agents)) => agents.iter().all(|agent| agent.realm.is_some()),
@@ -180,13 +180,13 @@ fn is_for_nobody(to: &Address, from: &AgentId, directory: &Directory) -> bool {
     }
 }
 
-/// Marks a draft that the link must not relay.
+/// Marks a draft so that the link does not relay it.
 pub(crate) fn withhold_from_link(mut draft: Draft) -> Draft {
     draft.metadata.entry(NO_RELAY).or_insert(true.into());
     draft
 }
 
-/// True if the accepting hub tagged the message with this folder.
+/// Returns true if the accepting hub tagged the message with this folder.
 pub(crate) fn is_in_folder(message: &Message, folder: &str) -> bool {
     message.metadata.get(key::FOLDER).and_then(Value::as_str) == Some(folder)
 }
@@ -215,7 +215,7 @@ pub(crate) fn native_id(channel: &Name, native: &str) -> NativeId {
 
 /// Converts a message to its file, with the name `tries` after the preferred one.
 ///
-/// The name is derived from the message, so a repeated delivery finds its own file.
+/// The name is derived from the message, so that a redelivery finds the file that it wrote before.
 pub(crate) fn to_file(
     message: &Message,
     seq: i64,
@@ -242,7 +242,7 @@ pub(crate) fn to_file(
         Some(Value::Object(object)) => object,
         _ => Map::new(),
     };
-    // Maps the fraction of the second to the number range, in order.
+    // Maps the fraction of the second to the range of numbers, preserving the order.
     let part = u32::try_from(i64::from(message.sent_at.subsec_nanosecond()) * 65_536 / 1_000_000_000);
     let name = MessageName {
         second: message.sent_at.as_second(),
@@ -271,7 +271,7 @@ pub(crate) fn to_file(
     }
 }
 
-/// Returns the sender as named on its own hub, so that hubs that share a folder choose the same file name.
+/// Returns the sender as named on its own hub. All hubs that share a folder then choose the same file name.
 fn origin_name(message: &Message) -> AgentId {
     match (&message.origin.route, &message.from.realm) {
         (Some(Route::Hub { hub }), Some(realm)) if hub == realm => AgentId::local(message.from.name.clone()),
@@ -284,35 +284,35 @@ pub(crate) fn hub_id(file: &ChannelMessage) -> Option<MessageId> {
     file.metadata.as_ref()?.get(key::OURS)?.get("id")?.as_str()?.parse().ok()
 }
 
-/// Returns the hub that accepted the file's message, if it is linked.
+/// Returns the name of the linked hub that accepted the file's message, if any.
 pub(crate) fn hub_of(file: &ChannelMessage) -> Option<Name> {
     Name::parse(file.metadata.as_ref()?.get(key::OURS)?.get("hub")?.as_str()?).ok()
 }
 
-/// True if the file is a post, and not a delivery of a message from another door.
+/// Returns true if the file is a post, rather than a delivery of a message from another door.
 pub(crate) fn is_post(file: &ChannelMessage) -> bool {
     let ours = file.metadata.as_ref().and_then(|metadata| metadata.get(key::OURS));
     ours.and_then(|ours| ours.get("door")?.as_str()).is_none_or(|door| door == Door::Channels.as_str())
 }
 
-/// True if the file is that of the message: the id alone could be forged.
+/// Returns true if the file belongs to the message. The id alone does not suffice, because it could be forged.
 pub(crate) fn is_file_of(file: &ChannelMessage, message: &Message) -> bool {
     hub_id(file) == Some(message.id) && has_content_of(file, message)
 }
 
-/// True if sender, type and text are those of the message.
+/// Returns true if sender, type and text of a file are those of the message.
 pub(crate) fn has_content_of(file: &ChannelMessage, message: &Message) -> bool {
     sender(file).is_ok_and(|from| is_same_agent(&from, &message.from))
         && file.kind == message.kind.as_str()
         && file.content.text == message.body
 }
 
-/// True if two names may be one agent seen from two hubs, as `codex` and `codex@lab`.
+/// Returns true if two names may refer to the same agent, such as `codex` and `codex@lab` on two hubs.
 fn is_same_agent(one: &AgentId, other: &AgentId) -> bool {
     one.name == other.name && (one.realm == other.realm || one.realm.is_none() || other.realm.is_none())
 }
 
-/// True if sender, recipient, type and content of a file are still those that were accepted.
+/// Returns true if sender, recipient, type and content of a file are still those that were accepted.
 ///
 /// Ignores times and metadata, some of which are written after the message was accepted.
 pub(crate) fn is_unmodified(
@@ -322,12 +322,12 @@ pub(crate) fn is_unmodified(
     directory: &Directory,
 ) -> bool {
     let accepted = to_file(message, 0, channel, None, 0);
-    // The file has the name as written; the journal may have resolved it to an agent of another hub.
+    // The file has the name as written, but the journal may have resolved it to an agent of another hub.
     let is_same = |one: &AgentId, other: &AgentId| {
         is_same_agent(&directory.canonical(one), &directory.canonical(other))
     };
     let is_from = sender(file).is_ok_and(|from| is_same(&from, &message.from));
-    // A message from another door may be addressed to a group or an agent that the file cannot name.
+    // A message from another door may be addressed to a group or an agent that the file format cannot express.
     let is_to = message.origin.native.door != Door::Channels
         || match (recipient(file, channel), &message.to) {
             (Ok(Address::Agent(to)), Address::Agent(accepted)) => is_same(&to, accepted),
@@ -338,7 +338,7 @@ pub(crate) fn is_unmodified(
     is_from && is_to && is_kind && file.content == accepted.content && file.extra == accepted.extra
 }
 
-/// Returns the name of the message's file.
+/// Returns the file name of the message.
 pub(crate) fn name_of(file: &ChannelMessage) -> String {
     file_name(&file.id)
 }

@@ -1,4 +1,4 @@
-//! Folder layout of the shared folder.
+//! Folder layout of the shared channels folder.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use switchboard_sys::files::{Dir, Durability, FileError};
 use crate::error::ChannelError;
 use crate::ids::is_month;
 
-/// Folder of all channels.
+/// Name of the folder that contains all channels.
 pub(crate) const CHANNELS: &str = "channels";
 
-/// Archive folder inside a channel's folder.
+/// Name of the archive folder inside a channel's folder.
 const ARCHIVE: &str = "archive";
 
-/// Folder of everything that is no message.
+/// Name of the folder for everything that is not a message.
 const SIGNALS: &str = "signals";
 
-/// Folder of heartbeat files, inside the signals.
+/// Name of the folder of heartbeat files, inside [`SIGNALS`].
 const PRESENCE: &str = "presence";
 
-/// File with the identity of the shared folder.
+/// Name of the file with the identity of the shared folder.
 const IDENTITY: &str = "folder";
 
-/// The shared folder. Every path below it is built from validated names.
+/// The shared folder. Every path below the root is built from validated names.
 #[derive(Debug, Clone)]
 pub struct Tree {
     root: Root,
@@ -34,25 +34,25 @@ pub struct Tree {
 enum Root {
     /// Folder of a workspace, held open.
     Own(Dir),
-    /// Folder that can be a mount. It is never held open, which would prevent an unmount: each use opens the
-    /// path and checks the identity, so that the bare mount point is not used.
+    /// Folder that may be a mount point. It is never held open, which would prevent an unmount: each use opens the path
+    /// and checks the identity, so that the bare mount point is not used.
     Shared { path: Arc<Path>, mark: Mark },
 }
 
 /// Mark that distinguishes a mounted folder from its bare mount point.
 #[derive(Debug, Clone)]
 enum Mark {
-    /// Recorded identity.
+    /// The identity that is recorded for the folder.
     Known(Arc<str>),
-    /// No identity is recorded, for this reason. The folder is read-only.
+    /// No identity is recorded, for the given reason, so the folder is read-only.
     Missing(Arc<ChannelError>),
 }
 
 impl Tree {
     /// Opens the folder, which must exist: a missing network mount must not be replaced by a new folder.
     ///
-    /// In a folder that several users share, all of them may use the files. `known` is the identity that this
-    /// hub recorded for the path; a folder with another one is rejected.
+    /// If several users share the folder, new files get permissions for all of them. `known` is the identity that this
+    /// hub recorded for the path; a folder with another identity is rejected.
     pub fn open(root: &Path, is_shared: bool, known: Option<&str>) -> Result<Self, ChannelError> {
         if !is_shared {
             let dir = Dir::open_root(root).map_err(|source| missing(root, source))?;
@@ -82,7 +82,7 @@ impl Tree {
         }
     }
 
-    /// Opens the folder for reading; fails if its mount is missing.
+    /// Opens the root for reading; fails if its mount is missing.
     pub fn root(&self) -> Result<Dir, ChannelError> {
         let (path, mark) = match &self.root {
             Root::Own(dir) => return Ok(dir.clone()),
@@ -103,8 +103,7 @@ impl Tree {
         }
     }
 
-    /// Opens the folder for writing; fails without a recorded identity, because the path may later be a bare
-    /// mount point.
+    /// Opens the root for writing. Fails without a recorded identity, because the path may later be a bare mount point.
     pub(crate) fn writable_root(&self) -> Result<Dir, ChannelError> {
         match &self.root {
             Root::Shared { path, mark: Mark::Missing(why) } => {
@@ -134,7 +133,7 @@ impl Tree {
         }
     }
 
-    /// Opens a channel's folder, or fails with similar names.
+    /// Opens a channel's folder. If it does not exist, the error lists similar names.
     pub(crate) fn existing_channel(&self, channel: &Name) -> Result<Dir, ChannelError> {
         if let Some(dir) = self.channel(channel)? {
             return Ok(dir);
@@ -144,7 +143,7 @@ impl Tree {
         Err(ChannelError::UnknownChannel { channel: channel.clone(), near })
     }
 
-    /// Opens or creates a channel's folder. Names that differ in letter case only are one channel.
+    /// Opens or creates a channel's folder. Names that differ only in letter case are the same channel.
     pub(crate) fn create_channel(&self, channel: &Name) -> Result<Dir, ChannelError> {
         let channels = self.channels()?;
         match folder_of(&channels, channel)? {
@@ -173,12 +172,12 @@ impl Tree {
         Ok(self.signals()?.ensure_subdir(PRESENCE)?)
     }
 
-    /// Opens or creates the folder of an agent's answer leases.
+    /// Opens or creates the folder with an agent's answer leases.
     pub(crate) fn lease_folder(&self, agent: &Name) -> Result<Dir, ChannelError> {
         Ok(self.signals()?.ensure_subdir("claims")?.ensure_subdir(agent.as_str())?)
     }
 
-    /// Opens the lease folders of all agents that have watched.
+    /// Opens the answer lease folders of all agents that have watched.
     pub(crate) fn lease_folders(&self) -> Result<Vec<Dir>, ChannelError> {
         let leases = self.signals()?.ensure_subdir("claims")?;
         let names = leases.names()?;
@@ -219,7 +218,7 @@ fn create_identity(root: &Dir) -> Result<String, FileError> {
     }
     let new = format!("{:032x}", fastrand::u128(..));
     signals.create_new(IDENTITY, new.as_bytes(), Durability::Synced)?;
-    // Another process may have been faster.
+    // Another process may have created the identity first.
     Ok(read_identity(&signals)?.unwrap_or(new))
 }
 
@@ -233,7 +232,7 @@ fn folder_of(channels: &Dir, channel: &Name) -> Result<Option<Dir>, FileError> {
 
 fn folders_of(channels: &Dir, channel: &Name) -> Result<Vec<Dir>, FileError> {
     let names = channels.names()?.into_iter().filter(|name| name.eq_ignore_ascii_case(channel.as_str()));
-    // A plain file among the channels is ignored.
+    // A plain file in the folder of channels is ignored.
     Ok(names.filter_map(|name| channels.subdir(&name).ok().flatten()).collect())
 }
 
@@ -250,7 +249,7 @@ pub(crate) fn archives(channel: &Dir) -> Result<Vec<Dir>, FileError> {
     Ok(months.filter_map(|month| archive.subdir(&month).ok().flatten()).collect())
 }
 
-/// Runs blocking file work.
+/// Runs blocking file work on a thread for blocking work.
 pub(crate) async fn blocking<T, F>(work: F) -> Result<T, ChannelError>
 where
     T: Send + 'static,

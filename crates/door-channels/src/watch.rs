@@ -1,9 +1,9 @@
 //! Watchers: agents that answer automatically ("Watcher Pattern").
 //!
-//! A watcher processes the pending deliveries of its agent in its channel. The queue is in the journal, so
-//! messages from while it was down are still there. `mention.rs` detects mentions, `prompt.rs` builds the
-//! prompt, `program.rs` runs the program, `answer.rs` extracts the answer, `lease.rs` ensures one answer per
-//! message, `queue.rs` finds pending messages.
+//! A watcher processes the pending deliveries of its agent in its channel. The queue is in the journal, so messages
+//! that arrived while the watcher was down are still there. `mention.rs` detects mentions, `prompt.rs` builds the
+//! prompt, `program.rs` runs the program, `answer.rs` extracts the answer, `lease.rs` ensures one answer per message,
+//! `queue.rs` finds pending messages.
 
 mod answer;
 mod breaker;
@@ -41,45 +41,45 @@ pub struct WatcherConfig {
     pub agent: Name,
     /// Configured id of the agent, which may be deprecated.
     typed_name: Name,
-    /// Channel it watches.
+    /// Channel that the agent watches.
     pub channel: Name,
-    /// Program and arguments. Never passed to a shell.
+    /// Program and arguments, which are never passed to a shell.
     pub command: Vec<String>,
     /// How the program receives the prompt.
     pub prompt_input: PromptInput,
     /// Output format of the program.
     pub format: OutputFormat,
-    /// File with the agent's role: its identity, abilities and limits.
+    /// File with the agent's role: identity, abilities and limits.
     pub role: Option<PathBuf>,
-    /// File with the agent's memory; its first lines are part of every prompt.
+    /// File with the agent's memory. Its first lines are part of every prompt.
     pub memory: Option<PathBuf>,
     /// Number of recent channel messages in the prompt.
     pub context: usize,
     /// Working directory of the program; by default that of this process.
     pub folder: Option<PathBuf>,
-    /// Environment variables that the program gets besides the defaults, by name or as `PREFIX_*`.
+    /// Environment variables that the program gets in addition to the defaults, by name or as `PREFIX_*`.
     pub env: Vec<String>,
     /// Timeout of the program. The protocol's scripts killed it after five minutes.
     pub timeout: Duration,
-    /// True if text that starts with the agent's id is for the agent: the protocol's third rule.
+    /// True if a text that starts with the agent's id is for the agent: the third rule of the protocol.
     pub starts_with: bool,
-    /// True if a failure is also posted to the channel, as an `incident`. In the protocol it is not: the log
-    /// and the receipt record it.
+    /// True if a failure is also posted to the channel as an `incident`. The protocol does not do that; the log and the
+    /// receipt record the failure.
     pub incidents: bool,
-    /// Retries after a failure.
+    /// Maximum number of retries after a failure.
     pub retries: u32,
-    /// Older messages are not answered.
+    /// Maximum age of a message that is answered.
     pub max_age: SignedDuration,
-    /// Most messages from while it was down that are answered: the newest ones.
+    /// Maximum number of messages from the watcher's downtime that are answered: the newest ones.
     pub backlog: usize,
 }
 
 /// How a program receives the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptInput {
-    /// On stdin, followed by end of file.
+    /// The program reads the prompt from stdin, up to the end of file.
     Stdin,
-    /// As the last argument. It starts with fixed text, so no message can become a flag.
+    /// The prompt is the last argument. It starts with fixed text, so that no message can become a flag.
     Argument,
 }
 
@@ -136,7 +136,7 @@ impl Preset {
         }
     }
 
-    /// Returns the environment variables it needs to find its account.
+    /// Returns the environment variables that the program needs to find its account.
     pub fn env(self) -> Vec<String> {
         let names: &[&str] = match self {
             Self::Codex => &["CODEX_*", "OPENAI_*"],
@@ -174,7 +174,7 @@ impl WatcherConfig {
         }
     }
 
-    /// Checks the configuration and returns it unchanged, so that errors appear before a message waits for an
+    /// Validates the configuration and returns it unchanged, so that errors appear before a message waits for an
     /// answer.
     pub fn validate(self) -> Result<Self, ChannelError> {
         let refused = |field, problem: String| Err(ChannelError::Field { field, problem });
@@ -208,7 +208,7 @@ impl WatcherConfig {
         [&self.role, &self.memory].into_iter().flatten().map(PathBuf::as_path).filter(|path| !path.is_file())
     }
 
-    /// Applies a preset; a configured command stays.
+    /// Applies a preset. A configured command is not replaced.
     #[must_use]
     pub fn with_preset(mut self, preset: Preset) -> Self {
         if self.command.is_empty() {
@@ -232,7 +232,7 @@ pub(crate) async fn run_all(channels: &Channels, shutdown: CancellationToken) {
         for missing in watcher.missing_files() {
             tracing::warn!(agent = %watcher.agent, file = %missing.display(), "the file does not exist; the prompt is sent without it");
         }
-        // Otherwise the agent would look awake and answer nothing.
+        // Do not start this watcher: its agent would look awake and answer nothing.
         if let Some(problem) = watcher.program_error() {
             tracing::error!(agent = %watcher.agent, channel = %watcher.channel, "the watcher was not started: {problem}");
             continue;

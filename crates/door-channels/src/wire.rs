@@ -10,23 +10,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use switchboard_core::describe_json_error;
 
-/// Message file `channels/{channel}/{id}.json`.
+/// Content of a message file `channels/{channel}/{id}.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChannelMessage {
-    /// `msg-{YYYYMMDD}-{HHMMSS}-{agent}-{hex4}`; also the file name.
+    /// Message id `msg-{YYYYMMDD}-{HHMMSS}-{agent}-{hex4}`, which is also the file name.
     pub id: String,
     /// Time of writing, ISO 8601, UTC.
     pub timestamp: String,
-    /// Channel.
+    /// Name of the channel; the protocol calls it a session.
     pub session_id: String,
-    /// Sender, as claimed by the file.
+    /// Sender, as claimed by the file and not verified.
     pub from: String,
     /// Recipient: an agent, or `all`.
     pub to: String,
-    /// One of the protocol's nine types, or any other, which is preserved.
+    /// Message type: one of the protocol's nine, or any other, which is preserved.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Content.
+    /// Content of the message.
     pub content: Content,
     /// Further metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct ChannelMessage {
 /// Content of a message.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Content {
-    /// Text.
+    /// Text of the message.
     pub text: String,
     /// Code block, if any.
     #[serde(default)]
@@ -52,22 +52,22 @@ pub struct Content {
     pub extra: Map<String, Value>,
 }
 
-/// Heartbeat file `signals/presence/{agent}.json`.
+/// Content of a heartbeat file `signals/presence/{agent}.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PresenceFile {
-    /// Agent; also the file name.
+    /// Id of the agent, which is also the file name.
     pub agent_id: String,
     /// Time of writing, by the writer's clock.
     pub timestamp: String,
-    /// `AWAKE` or `OFFLINE`.
+    /// State of the agent: `AWAKE` or `OFFLINE`.
     pub state: String,
-    /// `IDLE` or `WORKING`.
+    /// Activity of the agent: `IDLE` or `WORKING`.
     #[serde(default)]
     pub substate: Option<String>,
     /// Process id of the watcher, valid on its own host.
     #[serde(default)]
     pub watcher_pid: Option<u32>,
-    /// Channel it watches.
+    /// Channel that the agent watches.
     #[serde(default)]
     pub channel: Option<String>,
     /// Switchboard extension: unique identity of the process on its host.
@@ -81,7 +81,7 @@ pub struct PresenceFile {
     pub extra: Map<String, Value>,
 }
 
-/// Time of a message file, parsed without the rest.
+/// Time of a message file, parsed without the other fields.
 #[derive(Debug, Deserialize)]
 pub(crate) struct When {
     pub(crate) timestamp: String,
@@ -93,10 +93,10 @@ pub enum Malformed {
     /// The file is empty.
     #[error("the file is empty")]
     Empty,
-    /// The file is no JSON, lacks a field, or has a field of the wrong type.
+    /// The file is not JSON, lacks a field, or has a field of the wrong type.
     #[error("the file is not a message of the channel: {problem}")]
     Json {
-        /// Message of the parser.
+        /// Message of the JSON parser.
         problem: String,
     },
     /// A field has an invalid value.
@@ -104,7 +104,7 @@ pub enum Malformed {
     Field {
         /// Name of the field.
         field: &'static str,
-        /// Problem with it.
+        /// Description of the problem.
         problem: String,
     },
 }
@@ -120,7 +120,7 @@ impl ChannelMessage {
         pretty(self)
     }
 
-    /// Returns the id of the message it answers.
+    /// Returns the id of the message that this one answers.
     pub fn in_reply_to(&self) -> Option<&str> {
         self.metadata.as_ref()?.get("in_reply_to")?.as_str().filter(|id| !id.is_empty())
     }
@@ -153,14 +153,14 @@ pub(crate) fn iso(time: Timestamp) -> String {
     format!("{time:.3}")
 }
 
-/// Parses a time as programs write it. A time without a zone is UTC, as the protocol requires.
+/// Parses a time in the formats that programs write. A time without a zone is UTC, as the protocol requires.
 pub(crate) fn time(text: &str) -> Option<Timestamp> {
     let in_utc = || Some(text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp());
     text.parse().ok().or_else(in_utc)
 }
 
 fn parse<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Malformed> {
-    // Some programs write a byte order mark, which JSON forbids.
+    // Strip a byte order mark, which some programs write although JSON forbids it.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Malformed::Empty);
@@ -168,7 +168,7 @@ fn parse<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Malformed> {
     serde_json::from_slice(bytes).map_err(|error| Malformed::Json { problem: describe_json_error(&error) })
 }
 
-/// Serializes as indented JSON with a final newline. The types of this module always serialize.
+/// Serializes a value as indented JSON with a final newline. The types of this module always serialize.
 pub(crate) fn pretty<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default();
     bytes.push(b'\n');

@@ -1,8 +1,8 @@
-//! Writes messages into a channel without overwriting any, in the order of each sender.
+//! Writer of channel messages, which overwrites no file and preserves the order of each sender.
 //!
-//! The four digits of a name are a counter under a monotonic clock: the second, then the number within it. A
-//! file gets its name by a hard link, which fails if the name exists; the next number is then tried. No lock
-//! is needed, so a writer that dies leaves none behind.
+//! The four digits of a name are a counter under a monotonic clock: the second, then the number within it. A file gets
+//! its name by a hard link, which fails if the name exists; then the next number is tried. No lock is needed, so a
+//! writer that dies leaves no lock behind.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use switchboard_sys::files::{Created, Dir, Durability, FileError};
 use crate::ids::{MessageName, PER_SECOND, file_name, number_of, second_of};
 use crate::wire::{ChannelMessage, iso};
 
-/// Last message time of each agent in each channel, in this process.
+/// Writer of channel messages, with each agent's last message time in each channel, in this process.
 #[derive(Debug, Default)]
 pub(crate) struct ChannelWriter {
     last: Mutex<HashMap<(Name, String), MessageTime>>,
@@ -32,13 +32,13 @@ impl MessageTime {
         Self { at, number: 0 }
     }
 
-    /// Returns the next time at `now`, later than this one by name and by time.
+    /// Returns the next message time at `now`, later than this one by name and by time.
     fn next(self, now: Timestamp) -> Self {
         let at = self.at.max(now);
         if at.as_second() > self.at.as_second() { Self::first(at) } else { Self { at, ..self }.skip(1) }
     }
 
-    /// Adds to the number; past the last number of a second comes the next second.
+    /// Adds `by` to the number. After the last number of a second, the next second begins.
     fn skip(self, by: u32) -> Self {
         let number = self.number.saturating_add(by);
         if number < PER_SECOND {
@@ -50,22 +50,24 @@ impl MessageTime {
 }
 
 impl ChannelWriter {
-    /// True if this process has posted for the agent in the channel, and so knows the last message time.
+    /// Returns true if this process has posted for the agent in the channel. Only then does it know the last message
+    /// time.
     pub(crate) fn has_posted(&self, channel: &Name, agent: &str) -> bool {
         self.last.lock().contains_key(&(channel.clone(), agent.to_owned()))
     }
 
-    /// Makes an agent's next message sort after this id, which another process wrote.
+    /// Makes an agent's next message sort after the message `id`, which another process wrote.
     pub(crate) fn resume_after(&self, channel: &Name, agent: &str, id: &str) {
         let (Some(second), Some(number)) = (second_of(id), number_of(id)) else { return };
-        // The name has no fraction of the second; the end of the second sorts after everything.
+        // The name has no fraction of the second, so assume the end of the second, which sorts after every message in
+        // it.
         let at = second.saturating_add(SignedDuration::from_millis(999)).unwrap_or(second);
         self.last.lock().entry((channel.clone(), agent.to_owned())).or_insert(MessageTime { at, number });
     }
 
     /// Writes a message under the agent's next free name, and sets its id and time.
     ///
-    /// The file and its name are on disk on return. Blocks.
+    /// On return the file and its name are on disk. Blocks.
     pub(crate) fn post(
         &self,
         dir: &Dir,
@@ -83,8 +85,7 @@ impl ChannelWriter {
         }
     }
 
-    /// Sets a message's id and time to the next ones that seem free. Creating the file shows whether they
-    /// are.
+    /// Sets a message's id and time to the next ones that are probably free. Creating the file shows whether they are.
     pub(crate) fn name(
         &self,
         dir: &Dir,
@@ -109,10 +110,10 @@ fn set_name(message: &mut ChannelMessage, agent: &str, stamp: MessageTime) {
     message.timestamp = iso(stamp.at);
 }
 
-/// Finds a free number from `stamp` on by doubling steps and bisection: other writers of the agent count from
-/// 0 in every second.
+/// Finds a free number from `stamp` on by doubling steps and bisection.
 ///
-/// Checks single names, because listing a channel takes time in proportion to its history.
+/// Other writers of the agent count from 0 in every second, so many numbers may be taken. Checks single names, because
+/// listing a channel takes time in proportion to its history.
 fn find_free(dir: &Dir, agent: &str, stamp: MessageTime) -> Result<MessageTime, FileError> {
     let is_taken = |stamp: MessageTime| {
         let name =

@@ -1,8 +1,8 @@
 //! Task claims among all linked hubs: one bucket entry per task, changed by compare-and-set.
 //!
-//! The server accepts an update only from a hub that read the entry's last revision, so one of several
-//! concurrent claims wins. Leases expire by the clocks of the hubs, so other hubs wait a little longer than
-//! the holder's hub.
+//! The server accepts an update only from a hub that has read the entry's latest revision, so exactly one of several
+//! concurrent claims wins. Leases expire by the clocks of the hubs, so other hubs wait a little longer than the
+//! holder's hub.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -16,20 +16,24 @@ use switchboard_hub::{ClaimAction, ClaimAnswer, ClaimRequest};
 use crate::error::NatsError;
 use crate::session::Session;
 
-/// Clock skew between two hubs. Other hubs honour a claim for so long after its end.
+/// Clock skew that is tolerated between two hubs. Other hubs honour a claim for this long after it ends.
 const SKEW: SignedDuration = SignedDuration::from_secs(30);
 
-/// Most attempts at a change while others change the same entry. Each round one of them succeeds.
+/// Maximum number of attempts at a change while other hubs change the same entry.
+///
+/// In each round, one of the competing hubs succeeds.
 const MAX_ATTEMPTS: usize = 64;
 
-/// Entry of a task in the bucket. It outlives its claim, because the fence must only rise.
+/// Entry of a task in the bucket.
+///
+/// The entry outlives its claim, because the fencing token must only rise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ClaimEntry {
     task: String,
     /// The holder as `agent@hub`; `None` after a release.
     holder: Option<String>,
     fence: i64,
-    /// Microseconds since 1970, by the clock of the holder's hub.
+    /// End of the lease in microseconds since 1970, by the clock of the holder's hub.
     until: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
@@ -42,14 +46,14 @@ impl ClaimEntry {
     }
 }
 
-/// Answers claim requests of this hub's processes, until an error.
+/// Answers claim requests of this hub's processes until an error occurs.
 pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
     let mut changes = session.hub.changes();
     loop {
         for (id, request) in session.hub.claims().requests().await? {
             match answer_request(session, id, request).await {
                 Err(NatsError::Hub(error)) => return Err(error.into()),
-                // The request times out; the other tasks of the session continue.
+                // The request times out, while the other tasks of the session continue.
                 Err(error) => tracing::warn!(reason = %error_chain(&error), "cannot decide a claim"),
                 Ok(()) => {}
             }
@@ -103,7 +107,9 @@ async fn decide(session: &Session, store: &Store, request: &ClaimRequest) -> Res
     Ok(ClaimAnswer::Stale { holder: None })
 }
 
-/// Returns the next state of the entry, or why it stays unchanged.
+/// Returns the next state of the entry, or the reason why the entry stays unchanged.
+///
+/// A new claim raises the fencing token.
 fn next_entry(
     request: &ClaimRequest,
     current: Option<ClaimEntry>,
@@ -141,7 +147,9 @@ fn stale(current: Option<ClaimEntry>, now: Timestamp) -> ClaimAnswer {
     }
 }
 
-/// Encodes a task name as a bucket key. Different tasks have different keys.
+/// Encodes a task name as a bucket key.
+///
+/// Names that differ only in ASCII case share a key; all other names have different keys.
 fn key(task: &str) -> String {
     let mut key = String::with_capacity(2 * task.len());
     for byte in task.to_ascii_lowercase().bytes() {

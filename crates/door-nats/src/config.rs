@@ -9,7 +9,7 @@ use switchboard_core::Name;
 /// Resolved settings of the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Servers of one cluster. One reachable server is enough: it names the others.
+    /// Servers of one cluster. One reachable server is enough, because it names the others.
     pub servers: Vec<String>,
     /// Authentication of this hub.
     pub auth: Auth,
@@ -17,13 +17,13 @@ pub struct Config {
     pub tls: Tls,
     /// Prefix of the names of streams, buckets and subjects.
     pub prefix: String,
-    /// Number of servers in the cluster that store each message.
+    /// Replication factor: number of servers in the cluster that store each message.
     pub replicas: usize,
-    /// Name of this hub among the linked hubs; `None` uses a name that is generated once and stored.
+    /// Name of this hub among the linked hubs; with `None`, a name is generated once and stored.
     pub hub: Option<Name>,
-    /// How long the stream stores a message, and so how long a hub may be offline without missing messages.
+    /// How long the stream stores a message. A hub may be offline for this long without missing messages.
     pub retention: Duration,
-    /// Silence after which a hub counts as offline.
+    /// Time without a heartbeat after which a hub counts as offline.
     pub presence_ttl: Duration,
     /// Timeout of a request to a server.
     pub timeout: Duration,
@@ -44,7 +44,7 @@ pub enum Auth {
     },
     /// Token.
     Token(Secret),
-    /// File that holds the seed of an nkey.
+    /// File with the seed of an nkey.
     Nkey(PathBuf),
     /// Credentials file as written by `nsc`: a JWT and its seed.
     Creds(PathBuf),
@@ -53,7 +53,7 @@ pub enum Auth {
 /// TLS settings of the connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// True if a server without TLS is rejected. A server that requires TLS gets it in any case.
+    /// True if a server without TLS is rejected. TLS is used in any case with a server that requires it.
     pub required: bool,
     /// CA certificates that replace the system's trust store.
     pub ca: Option<PathBuf>,
@@ -71,7 +71,7 @@ pub enum ConfigError {
     /// No server is configured.
     #[error("'nats.url' is empty; name a server, such as nats://localhost:4222")]
     NoServer,
-    /// The URL scheme is not one of a NATS server.
+    /// The URL scheme is not one that NATS servers use.
     #[error("'nats.url' begins with '{scheme}://'; use nats, tls, ws or wss")]
     Scheme {
         /// Configured scheme.
@@ -92,7 +92,7 @@ pub enum ConfigError {
 }
 
 impl Secret {
-    /// Wraps a text that must not be shown.
+    /// Wraps a text that must not appear in debug output.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -118,14 +118,14 @@ impl Config {
             prefix: "switchboard".to_owned(),
             replicas: 1,
             hub: None,
-            // As long as the hub itself retries deliveries.
+            // Matches how long the hub itself retries deliveries.
             retention: Duration::from_hours(7 * 24),
             presence_ttl: Duration::from_mins(1),
             timeout: Duration::from_secs(5),
         }
     }
 
-    /// Checks the settings and returns them unchanged.
+    /// Validates the settings and returns them unchanged.
     pub fn validate(self) -> Result<Self, ConfigError> {
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
         if self.servers.is_empty() || self.servers.iter().any(|server| server.trim().is_empty()) {
@@ -145,7 +145,7 @@ impl Config {
         Ok(self)
     }
 
-    /// Returns the server addresses without the user info before `@`.
+    /// Returns the server addresses with the credentials before `@` redacted.
     pub fn redacted_servers(&self) -> String {
         let bare = |server: &String| match (server.split_once("://"), server.rsplit_once('@')) {
             (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),

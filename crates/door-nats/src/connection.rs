@@ -13,36 +13,36 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Auth, Config};
 use crate::error::NatsError;
 
-/// Threads that resolve server names.
+/// Number of threads that resolve server names.
 const RESOLVER_THREADS: usize = 1;
 
-/// Version and features that a server reports.
+/// Result of a probe: the version and features that a server reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeReport {
     /// Server version.
     pub version: String,
-    /// True if JetStream is enabled, which the link requires.
+    /// True if JetStream, which the link requires, is enabled.
     pub jetstream: bool,
 }
 
-/// Connects once with these settings and disconnects again.
+/// Connects once with these settings, reads the server's report and disconnects again.
 pub async fn probe(config: &Config) -> Result<ProbeReport, NatsError> {
     let client = options(config).await?.connect(&config.servers).await.map_err(unreachable(config))?;
     let info = client.server_info();
-    // Nothing was sent that could be lost with the connection.
+    // An error is harmless, because nothing was sent that could be lost with the connection.
     let _ = client.drain().await;
     Ok(ProbeReport { version: info.version, jetstream: info.jetstream })
 }
 
-/// Client that never reconnects.
+/// Connection whose client never reconnects.
 ///
-/// When a connection breaks, async-nats drops the message it was writing and publishes its queue on the next
-/// connection. The dropped messages would then come after the queued ones. So a connection ends together with
-/// its client and its queue.
+/// When a connection breaks, async-nats drops the message that it was writing and publishes its queue on the next
+/// connection. A retry of the dropped message would then arrive after the queued ones. Therefore, a client and its
+/// queue end together with their connection.
 pub(crate) struct Connection {
     pub(crate) client: Client,
     lost: CancellationToken,
-    /// Runs the client's tasks, none of which ends by itself when the connection is lost.
+    /// Runtime of the client's tasks, none of which ends by itself when the connection is lost.
     _runtime: ClientRuntime,
 }
 
@@ -75,7 +75,7 @@ impl Connection {
     }
 }
 
-/// Single-threaded runtime for the tasks of one client. Dropping it ends the tasks.
+/// Runtime with one worker thread for the tasks of one client. Dropping it ends the tasks.
 struct ClientRuntime(Option<Runtime>);
 
 impl ClientRuntime {
@@ -118,7 +118,7 @@ async fn options(config: &Config) -> Result<ConnectOptions, NatsError> {
         .name("switchboard")
         .connection_timeout(config.timeout)
         .request_timeout(Some(config.timeout))
-        // A server that stops responding is noticed after two pings.
+        // A server that stops responding is detected after two missed pings.
         .ping_interval(config.timeout * 2)
         .require_tls(config.tls.required);
     if let Some(ca) = &config.tls.ca {
@@ -132,7 +132,7 @@ async fn options(config: &Config) -> Result<ConnectOptions, NatsError> {
         Auth::Password { user, password } => options.user_and_password(user.clone(), password.reveal()),
         Auth::Token(token) => options.token(token.reveal()),
         Auth::Nkey(path) => options.nkey(read(path).await?.trim().to_owned()),
-        // The library's message may quote the content that it could not parse.
+        // The library's error may quote content of the file that it could not parse.
         Auth::Creds(path) => options.credentials(&read(path).await?).map_err(|_| NatsError::Credentials {
             path: path.clone(),
             reason: "it has no user JWT with a seed".to_owned(),

@@ -18,18 +18,18 @@ const INGESTED: &str = "ingested";
 /// Publish cursor: how far the journal was published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Cursor {
-    /// Journal sequence up to which every message is in the stream or not meant for it.
+    /// Journal sequence up to which every message is either in the stream or not meant for the stream.
     pub(crate) journal: i64,
-    /// Stream sequence that is lower than that of every message after `journal`.
+    /// Stream sequence that is lower than the stream sequences of all messages after `journal`.
     pub(crate) sequence: u64,
-    /// Stream that `sequence` belongs to, as its creation time in nanoseconds.
+    /// Identity of the stream that `sequence` belongs to: its creation time in nanoseconds.
     pub(crate) stream: i128,
 }
 
 impl Cursor {
     /// Loads the cursor of the previous run.
     ///
-    /// A first run starts at the end of the journal: older messages were not written for other hubs.
+    /// A first run starts at the end of the journal, because older messages were not written for other hubs.
     pub(crate) async fn load(hub: &Hub) -> Result<Self, NatsError> {
         let notes = hub.notes(Door::Nats).all(LINK).await?;
         let noted = notes.iter().find(|(key, _)| key == CURSOR).map(|(_, value)| value.parse());
@@ -45,23 +45,24 @@ impl Cursor {
 
 /// Intake cursor: how far the stream was ingested, and with which interest.
 ///
-/// Written after the journal has the messages and the receipts were sent, so a crash redelivers messages and
-/// skips none. Redelivered messages come first and in order, and the journal deduplicates them by id.
+/// The cursor is written after the journal has the messages and the receipts were sent. A crash therefore causes
+/// redelivery but skips no message. Redelivered messages come first and in order, and the journal deduplicates them by
+/// id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Ingested {
-    /// Stream that `sequence` belongs to, as its creation time in nanoseconds.
+    /// Identity of the stream that `sequence` belongs to: its creation time in nanoseconds.
     pub(crate) stream: i128,
     /// Stream sequence up to which the journal has every message that the interest covers.
     pub(crate) sequence: u64,
-    /// Groups that were received.
+    /// Groups that the hub received up to `sequence`.
     pub(crate) interest: Interest,
 }
 
 impl Ingested {
     /// Loads the cursor of the previous run.
     ///
-    /// A first run starts at the beginning of the stream for direct messages, and with no groups: those start
-    /// at the end of the stream. A stream that was recreated is read from its beginning.
+    /// A first run starts at the beginning of the stream for direct messages, and without groups; each group that is
+    /// added later starts at the end of the stream. A stream that was recreated is read from its beginning.
     pub(crate) async fn load(hub: &Hub, stream: i128) -> Result<Self, NatsError> {
         let noted = hub.notes(Door::Nats).get(LINK, INGESTED).await?;
         let known = noted.and_then(|text| text.parse::<Self>().ok()).unwrap_or_default();
@@ -69,7 +70,7 @@ impl Ingested {
         Ok(Self { stream, sequence, ..known })
     }
 
-    /// Writes the cursor, after everything that the hub received before it.
+    /// Saves the cursor, ordered after everything that the hub received before it.
     pub(crate) async fn save(&self, hub: &Hub) -> Result<(), NatsError> {
         Ok(hub.relay().put_cursor(INGESTED, self.to_string()).await?)
     }

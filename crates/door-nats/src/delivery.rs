@@ -1,11 +1,11 @@
 //! Publishes the journal's messages for other hubs, from a cursor.
 //!
-//! Each message is in the stream once. Within the deduplication window the server recognises a repeated id;
-//! beyond it, the link reads which messages after the cursor the stream already has. The cursor advances only
-//! over acknowledged messages.
+//! Each message is in the stream once. Within the deduplication window, the server recognises a repeated id. Beyond the
+//! window, the link reads which messages after the cursor are already in the stream. The cursor advances only over
+//! acknowledged messages.
 //!
-//! A channel post to an agent of another hub is published twice: to the channel, and to that hub, which may
-//! receive the message but not the channel. That hub's journal deduplicates by id.
+//! A channel post to an agent of another hub is published twice: to the channel, and to that hub, which may receive the
+//! message without receiving the channel. That hub's journal deduplicates the two copies by id.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -27,13 +27,13 @@ use crate::subject::Subjects;
 use crate::translate::{hub_of, peer_readers, posted_in, to_wire};
 use crate::wire::{HubMessage, to_bytes_of};
 
-/// Journal entries per read.
+/// Number of journal entries per read.
 const PAGE: usize = 512;
 
-/// Acknowledged messages after which the cursor is saved.
+/// Number of acknowledged messages after which the cursor is saved.
 const SAVE_EVERY: usize = 512;
 
-/// Publishes the journal's messages for other hubs as they arrive, until an error.
+/// Publishes the journal's messages for other hubs as they arrive, until an error occurs.
 pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
     let mut changes = session.hub.changes();
     let mut publisher = JournalPublisher::start(session).await?;
@@ -47,41 +47,40 @@ pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
 struct JournalPublisher<'l> {
     session: &'l Session,
     cursor: Cursor,
-    /// Journal sequence that was read.
+    /// Journal sequence up to which the journal was read.
     read: i64,
-    /// Next page, prepared while this one is published.
+    /// Next page, which is prepared while the current one is published.
     prefetched: Option<JoinHandle<Result<Page, HubError>>>,
-    /// Message ids after the cursor that the stream already has.
+    /// Ids of messages after the cursor that are already in the stream.
     there: HashSet<String>,
     publisher: Publisher<PendingAck>,
-    /// Acknowledged deliveries that are not yet saved as relayed.
+    /// Acknowledged deliveries that are not yet recorded as relayed.
     published: Vec<Delivery>,
     unsaved: usize,
 }
 
 /// Page of the journal, ready to be published.
 ///
-/// Publishing a page at once lets the client batch its writes: single messages would each wake the client and
-/// the server.
+/// Publishing a whole page lets the client batch its writes; each single message would wake the client and the server.
 struct Page {
     messages: Vec<Outgoing>,
     until: i64,
     more: bool,
 }
 
-/// Message ready to be published.
+/// Message that is ready to be published.
 struct Outgoing {
     id: MessageId,
     subject: String,
-    /// Group it is published to.
+    /// Group to which the message is published.
     group: Option<GroupId>,
-    /// Subject of the copy for the recipient's hub, published before the message.
+    /// Subject of the copy for the recipient's hub. The copy is published before the message.
     copy_to: Option<String>,
     payload: Vec<u8>,
     ack: PendingAck,
 }
 
-/// State that is needed when the server acknowledges a message.
+/// State of a published message, used when the server acknowledges it.
 struct PendingAck {
     seq: i64,
     deliveries: Vec<Delivery>,
@@ -132,7 +131,7 @@ impl<'l> JournalPublisher<'l> {
             wait_until_received(self.session, &group).await?;
         }
         if let Some(subject) = copy_to {
-            // The message itself follows, so the cursor stays before it.
+            // The acknowledgement of the copy must not move the cursor past the message, which follows.
             let ack = PendingAck { seq: ack.seq - 1, deliveries: Vec::new() };
             self.publish(subject, format!("{id}.copy"), payload.clone(), ack).await?;
         }
@@ -142,7 +141,9 @@ impl<'l> JournalPublisher<'l> {
         }
     }
 
-    /// Publishes a message unless the stream has it. Returns the state of a message that is too large.
+    /// Publishes a message unless the stream already has it.
+    ///
+    /// If the message is too large, returns its state.
     async fn publish(
         &mut self,
         subject: String,
@@ -174,10 +175,10 @@ impl<'l> JournalPublisher<'l> {
         Ok(())
     }
 
-    /// Waits for the first unacknowledged message; returns false if there is none.
+    /// Waits until the oldest unacknowledged message is acknowledged; returns false if there is none.
     async fn process_ack(&mut self) -> Result<bool, NatsError> {
         let Some((ack, sequence)) = self.publisher.next_ack().await? else { return Ok(false) };
-        // A message that was in the stream already has an older sequence.
+        // A message that was already in the stream has an older sequence, so the maximum is taken.
         self.cursor.sequence = self.cursor.sequence.max(sequence.unwrap_or_default());
         self.cursor.journal = ack.seq;
         self.published.extend(ack.deliveries);
@@ -193,7 +194,7 @@ impl<'l> JournalPublisher<'l> {
         while self.process_ack().await? {}
         let skipped = self.read - self.cursor.journal;
         self.cursor.journal = self.read;
-        // Messages for this hub alone need no immediate save: reading them again is cheap.
+        // Messages that stay on this hub need no immediate save, because reading them again is cheap.
         if self.unsaved > 0 || usize::try_from(skipped).is_ok_and(|skipped| skipped >= PAGE) {
             self.save().await?;
         }
@@ -234,7 +235,7 @@ async fn prepare_page(session: &Session, after: i64) -> Result<Page, HubError> {
     Ok(Page { messages, until: page.until, more: page.more })
 }
 
-/// Returns the subject of a message; `None` if it has no remote readers or has expired.
+/// Returns the subject of a message; `None` if the message has no remote readers or has expired.
 fn subject(
     message: &Message,
     deliveries: &[Delivery],
@@ -255,7 +256,7 @@ fn subject(
     }
 }
 
-/// Returns the group that reads a message: its address, or the channel it was posted in.
+/// Returns the group that reads a message: its address, or the channel in which it was posted.
 fn group(message: &Message) -> Option<GroupId> {
     match &message.to {
         Address::Group(group) => Some(group.clone()),
@@ -264,7 +265,7 @@ fn group(message: &Message) -> Option<GroupId> {
     }
 }
 
-/// Returns the subject of the copy for the hub of a post's recipient.
+/// Returns the subject of the copy of a post for the hub of the post's recipient.
 fn copy_to(message: &Message, deliveries: &[Delivery], subjects: &Subjects, me: &Name) -> Option<String> {
     let (Address::Agent(_), Some(_)) = (&message.to, posted_in(message)) else { return None };
     deliveries.iter().find_map(hub_of).map(|hub| subjects.direct(me, hub))
@@ -274,7 +275,9 @@ fn is_elsewhere(delivery: &Delivery) -> bool {
     matches!(delivery.route, Route::Hub { .. })
 }
 
-/// Returns this hub's message ids in the stream after a sequence. Few, because the cursor is recent.
+/// Returns the ids of this hub's messages after a sequence of the stream.
+///
+/// There are few of them, because the cursor is recent.
 async fn published_since(session: &Session, sequence: u64) -> Result<HashSet<String>, NatsError> {
     let mut ids = HashSet::new();
     let info = session.stream.get_info().await.map_err(NatsError::server("describe the stream"))?;

@@ -11,7 +11,7 @@ use switchboard_sys::files::FileError;
 /// Every error except [`NatsError::Credentials`] and a closing hub may be transient; the link retries.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
-    /// The hub failed an operation of the link.
+    /// The hub failed to perform an operation of the link.
     #[error(transparent)]
     Hub(#[from] HubError),
     /// A file of the link could not be read or written.
@@ -22,7 +22,7 @@ pub enum NatsError {
     Credentials {
         /// Path of the file.
         path: PathBuf,
-        /// Problem with the file, without any of its content.
+        /// The problem with the file, without any of the file's content.
         reason: String,
     },
     /// No server could be reached.
@@ -30,27 +30,27 @@ pub enum NatsError {
     Unreachable {
         /// Server addresses, without passwords.
         servers: String,
-        /// Cause.
+        /// The error of the client library.
         source: async_nats::ConnectError,
     },
     /// The thread of a connection cannot be started.
     #[error("no thread for the connection to NATS can be started; raise the limit of processes (ulimit -u)")]
     Thread {
-        /// Cause.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A request to the server failed.
     #[error("NATS failed to {action}")]
     Server {
-        /// Action that failed, as it continues "NATS failed to".
+        /// The action that failed, worded to continue "NATS failed to".
         action: &'static str,
-        /// Cause.
+        /// The error of the client library.
         source: async_nats::Error,
     },
     /// The connection was lost.
     #[error("the connection to NATS was lost")]
     Lost,
-    /// A stream of this name exists with other settings.
+    /// A stream with this name already exists with other settings.
     #[error(
         "the stream '{stream}' exists without the subject '{subject}'; remove the stream, or choose another nats.streamPrefix"
     )]
@@ -63,7 +63,7 @@ pub enum NatsError {
     /// Another running hub uses the same name.
     #[error("another hub is called '{hub}' as well; give each its own nats.hub")]
     NameTaken {
-        /// The name.
+        /// Name that is in use twice.
         hub: Name,
     },
 }

@@ -1,8 +1,8 @@
-//! Tracks the agents and presence of the other hubs.
+//! Tracks the agents and the presence of other hubs.
 //!
-//! A plain subscription receives the changes of the agents bucket, which the server republishes with their
-//! sequences. A gap in the sequences, or a bucket end beyond the last one received, makes this hub read the
-//! rest from the bucket. The hubs that are online are listed several times per presence TTL.
+//! A plain subscription receives the changes of the agents bucket, which the server republishes with their sequences.
+//! If there is a gap in the sequences, or if the bucket continues after the last received change, this hub reads the
+//! missing entries from the bucket. The link polls for the hubs that are online several times per presence TTL.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
@@ -27,27 +27,27 @@ use crate::wire::{AgentActivity, AgentPresence, MAX_AGENTS, Malformed, Roster, c
 
 const ACTION: &str = "read the presence of hubs";
 
-/// Most changes that are applied at once.
+/// Maximum number of changes that are applied in one batch.
 const BATCH: usize = 1024;
 
-/// Header with the bucket sequence of a republished entry.
+/// Header that carries the bucket sequence of a republished entry.
 const SEQUENCE: &str = "Nats-Sequence";
 
-/// Change of the agents bucket.
+/// A change of the agents bucket.
 struct Change {
     sequence: u64,
     key: String,
-    /// `None` if the entry was removed.
+    /// New value of the entry; `None` if the entry was removed.
     value: Option<Vec<u8>>,
 }
 
 /// State of another hub.
 #[derive(Default)]
 struct RemoteHub {
-    /// Spelling of its name; `None` before its first entry.
+    /// Name of the hub as that hub spells it; `None` before its first entry.
     name: Option<Name>,
     is_away: bool,
-    /// By agent token.
+    /// Agents of the hub, by agent token.
     agents: HashMap<String, TrackedAgent>,
 }
 
@@ -57,19 +57,19 @@ struct TrackedAgent {
     is_awake: bool,
 }
 
-/// Other hubs, as far as known.
+/// The other hubs, as far as this hub knows them.
 pub(crate) struct RemoteHubs {
     session: Session,
     live: Subscriber,
-    /// Bucket sequence up to which every entry is known.
+    /// Bucket sequence up to which all entries are known.
     known: u64,
-    /// End of the bucket at the last poll.
+    /// Last sequence of the bucket at the previous poll.
     end: u64,
     others: BTreeMap<String, RemoteHub>,
 }
 
 impl RemoteHubs {
-    /// Subscribes and reads the bucket; also returns what it has of this hub.
+    /// Subscribes to the agents bucket and reads it; also returns the bucket's entries of this hub.
     pub(crate) async fn open(session: &Session) -> Result<(Self, Published), NatsError> {
         let live =
             session.client.subscribe(session.subjects.live()).await.map_err(NatsError::server(ACTION))?;
@@ -94,7 +94,7 @@ impl RemoteHubs {
         Ok((hubs, published))
     }
 
-    /// Follows the other hubs, until an error.
+    /// Follows the changes of other hubs until an error occurs.
     pub(crate) async fn follow(mut self) -> Result<Infallible, NatsError> {
         let mut poll = tokio::time::interval(self.session.presence_ttl / HEARTBEATS_PER_TTL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -110,7 +110,7 @@ impl RemoteHubs {
         }
     }
 
-    /// Applies a change together with those that are already queued.
+    /// Applies a change as one batch with the changes that are already queued.
     async fn apply_live(&mut self, first: Message) -> Result<(), NatsError> {
         let mut next = Some(first);
         let (mut changes, mut is_incomplete) = (Vec::new(), false);
@@ -136,7 +136,7 @@ impl RemoteHubs {
         if is_incomplete { self.read_rest().await } else { Ok(()) }
     }
 
-    /// Reads the entries after the last known one.
+    /// Reads the bucket entries after the last known one.
     async fn read_rest(&mut self) -> Result<(), NatsError> {
         let policy = DeliverPolicy::ByStartSequence { start_sequence: self.known + 1 };
         let changes = self.replay(policy).await?;
@@ -156,11 +156,11 @@ impl RemoteHubs {
         Ok(changes)
     }
 
-    /// Lists which hubs are online, and detects missed changes.
+    /// Polls which hubs are online, and detects missed changes.
     async fn poll(&mut self) -> Result<(), NatsError> {
         let agents = &self.session.agents.stream;
         let end = agents.get_info().await.map_err(NatsError::server(ACTION))?.state.last_sequence;
-        // Everything up to the end of the previous poll was republished since.
+        // By now, all changes up to the end of the previous poll should have been republished.
         let is_behind = self.known < self.end;
         self.end = end;
         if is_behind {
@@ -217,7 +217,7 @@ impl RemoteHubs {
                 }
             }
         }
-        // The last roster of a hub counts.
+        // If a hub has several rosters in the batch, the last one wins.
         let rosters: BTreeMap<Name, Vec<RemoteAgent>> = rosters.into_iter().collect();
         if !rosters.is_empty() {
             self.session.hub.relay().put_remote_agents_of(rosters.into_iter().collect()).await?;
@@ -258,7 +258,7 @@ impl RemoteHubs {
         Ok(())
     }
 
-    /// Marks an agent offline whose hub no longer receives its heartbeats.
+    /// Marks an agent offline after its hub has stopped receiving its heartbeats.
     fn remove_agent(&mut self, key: &str, agent: &str) {
         let Some(other) = self.others.get_mut(key) else { return };
         if let (Some(hub), Some(mut known)) = (&other.name, other.agents.remove(agent)) {
@@ -267,23 +267,23 @@ impl RemoteHubs {
         }
     }
 
-    /// Marks a hub online: its agents have their own presence again.
+    /// Marks a hub online; its agents then have their individual presence again.
     fn mark_alive(&mut self, key: &str) {
         let Some(other) = self.others.get_mut(key).filter(|other| other.is_away) else { return };
         other.is_away = false;
         self.show(key);
     }
 
-    /// Marks a hub offline, and with it all its agents.
+    /// Marks a hub and all its agents offline.
     fn mark_away(&mut self, key: &str) {
         let Some(other) = self.others.get_mut(key).filter(|other| !other.is_away) else { return };
         other.is_away = true;
         self.show(key);
     }
 
-    /// Extends the presence of agents whose hubs receive their heartbeats.
+    /// Extends the presence of agents that are awake according to their hubs.
     ///
-    /// The time of the last heartbeat is unknown, so it is set as old as an awake agent's may be.
+    /// The time of their last heartbeat is unknown, so it is set to the oldest value that an awake agent may have.
     fn refresh(&mut self) {
         let now = self.session.hub.now();
         let oldest = max_silence(
@@ -305,7 +305,7 @@ impl RemoteHubs {
         }
     }
 
-    /// Reports the agents of a hub to this process and to the status file.
+    /// Publishes the status of a hub's agents to this process and to the status file.
     fn show(&self, key: &str) {
         let Some((hub, other)) = self.others.get(key).and_then(|other| Some((other.name.as_ref()?, other)))
         else {
@@ -323,8 +323,9 @@ impl RemoteHubs {
     }
 }
 
-/// Longest silence reported for a remote agent that its hub counts as awake: it must not become stale before
-/// the next poll.
+/// Returns the maximum silence to report for a remote agent that its hub counts as awake.
+///
+/// Such an agent must not become stale before the next poll.
 fn max_silence(stale: SignedDuration, poll: Duration) -> SignedDuration {
     let looks = SignedDuration::try_from(poll * 2).unwrap_or(SignedDuration::MAX);
     stale.saturating_sub(looks).max(stale / 2)
@@ -335,7 +336,7 @@ fn parse_change(message: &Message, sequence: Option<u64>) -> Option<Change> {
     let header = |headers: &HeaderMap, name: &str| headers.get(name).map(|value| value.as_str().to_owned());
     let headers = message.headers.as_ref();
     let sequence = sequence.or_else(|| header(headers?, SEQUENCE)?.parse().ok())?;
-    // `$KV.<bucket>.<key>` or `<prefix>_live.agents.<key>`.
+    // The subject is `$KV.<bucket>.<key>` or `<prefix>_live.agents.<key>`.
     let key = message.subject.splitn(3, '.').nth(2)?.to_owned();
     let is_removed = headers.is_some_and(|headers| headers.get("KV-Operation").is_some());
     Some(Change { sequence, key, value: (!is_removed).then(|| message.payload.to_vec()) })
@@ -348,8 +349,9 @@ fn check_key(hub: &Name, key: &str) -> Result<(), Malformed> {
     Err(Malformed::Field { field: "hub", problem: "does not match its key".to_owned() })
 }
 
-/// Converts activity to a status by the clock of this hub. The time of an agent never goes backwards, however
-/// late a message arrives.
+/// Converts activity to a status by the clock of this hub.
+///
+/// The heartbeat time of an agent never goes backwards, even if a message arrives late.
 fn status(agent: AgentActivity, known: Option<Timestamp>, now: Timestamp) -> AgentStatus {
     let silent = SignedDuration::from_millis(i64::try_from(agent.silent_ms).unwrap_or(i64::MAX));
     let at = now.saturating_sub(silent).unwrap_or(Timestamp::UNIX_EPOCH);

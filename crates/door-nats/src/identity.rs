@@ -10,9 +10,9 @@ use crate::error::NatsError;
 /// Note key of the home id, which distinguishes this hub from every other hub.
 const HOME: &str = "home";
 
-/// Returns the hub's name: the configured one, else the stored one, else a generated one.
+/// Returns the hub's name: the configured name, or else the stored one, or else a generated one.
 ///
-/// A generated name is the machine name with four hexadecimal digits, because one machine may run many hubs.
+/// A generated name consists of the machine name and four hexadecimal digits, because one machine may run many hubs.
 /// The name is stored in the hub, since other doors need it as well.
 pub(crate) async fn resolve_name(hub: &Hub, config: &Config) -> Result<Name, NatsError> {
     let known = hub.relay().own_name().await?;
@@ -26,8 +26,9 @@ pub(crate) async fn resolve_name(hub: &Hub, config: &Config) -> Result<Name, Nat
     Ok(name)
 }
 
-/// Returns the home id, which distinguishes this hub even from a hub of the same name. Generated once and
-/// stored.
+/// Returns the home id, which is generated once and then stored.
+///
+/// The home id distinguishes this hub even from another hub with the same name.
 pub(crate) async fn load_home_id(hub: &Hub) -> Result<String, NatsError> {
     let notes = hub.notes(Door::Nats).all(LINK).await?;
     if let Some((_, home)) = notes.into_iter().find(|(key, _)| key == HOME) {
@@ -44,7 +45,7 @@ fn generate_name(machine: &str, random: u128) -> Name {
     let machine: String = first.chars().filter(legal).take(48).collect();
     let machine = if machine.is_empty() { "hub" } else { &machine };
     let name = format!("{machine}-{:04x}", (random >> 8) & 0xffff);
-    // Letters, digits and dashes that end in a digit are a valid name.
+    // Letters, digits and dashes with a digit at the end always form a valid name.
     Name::parse(&name).unwrap_or_else(|_| Name::human())
 }
 

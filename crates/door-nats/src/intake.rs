@@ -1,10 +1,9 @@
 //! Ingests messages of other hubs from the stream into the journal.
 //!
-//! The hub stores its own cursor, and the consumer starts after it, in stream order and without
-//! acknowledgements: server redelivery would put old messages after newer ones. The cursor advances when the
-//! journal has the messages and the receipts were sent. Redelivered messages are deduplicated by id after a
-//! crash. An unusable message is skipped with a warning, so a broken or hostile message never blocks the
-//! messages after it.
+//! The hub stores its own cursor, and the consumer starts after it, in stream order and without acknowledgements:
+//! redelivery by the server would put old messages after newer ones. The cursor advances once the journal has the
+//! messages and the receipts were sent. Messages that are redelivered after a crash are deduplicated by id. An unusable
+//! message is skipped with a warning, so a broken or hostile message never blocks the messages after it.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -30,19 +29,19 @@ use crate::wire::{
     parse_entries, to_bytes,
 };
 
-/// Most messages per batch: a batch is in memory until the journal has it.
+/// Maximum number of messages per batch. A batch stays in memory until the journal has it.
 const BATCH: usize = 256;
 
-/// Idle heartbeat of the consumer. A server that is silent for twice as long is gone.
+/// Idle heartbeat of the consumer. A server that is silent for twice this time counts as gone.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// Poll interval while an interest switch is pending.
 const SWITCH: Duration = Duration::from_millis(100);
 
-/// Skipped messages after which the cursor is saved all the same.
+/// Number of skipped messages after which the cursor is saved even though nothing was ingested.
 const SKIPPED: u64 = 512;
 
-/// Agents of this hub and the reason why they do not get a message; `None` if they do.
+/// Agents of this hub, and the reason why a message was refused for them; `None` if it reached them.
 type RecipientOutcome = (Vec<Name>, Option<String>);
 
 /// Decoded messages and receipts of a batch.
@@ -52,7 +51,7 @@ struct Batch {
     receipts: Vec<RemoteReceipt>,
 }
 
-/// Ingests the stream's messages for this hub, until an error.
+/// Ingests the stream's messages for this hub until an error occurs.
 pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
     let mut wanted = session.wanted.subscribe();
     wanted.mark_changed();
@@ -68,35 +67,35 @@ pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
 
 struct Intake<'l> {
     session: &'l Session,
-    /// Saved cursor, apart from skipped messages.
+    /// The intake cursor as saved, except for skipped messages since the last save.
     ingested: Ingested,
-    /// Stream sequence that the journal has; its receipts may be unacknowledged.
+    /// Stream sequence up to which the journal has all messages; their receipts may still be unacknowledged.
     read: u64,
-    /// Sequence that was saved last.
+    /// Stream sequence of the last saved cursor.
     saved: u64,
-    /// Unacknowledged receipts, and after those of each batch the progress it makes.
+    /// Unacknowledged receipts, each batch of which is followed by the progress that the batch makes.
     publisher: Publisher<Option<Progress>>,
     wanted: watch::Receiver<Interest>,
     switch: Option<InterestSwitch>,
 }
 
-/// How far the stream was ingested.
+/// How far the stream was ingested after a batch.
 #[derive(Clone, Copy)]
 struct Progress {
     sequence: u64,
-    /// True if the batch had something for this hub.
+    /// True if the batch contained a message or receipt for this hub.
     has_changes: bool,
 }
 
-/// Pending change of interest. It waits until everything that the old interest covers is ingested.
+/// Pending change of interest, which waits until everything that the old interest covers is ingested.
 struct InterestSwitch {
     interest: Interest,
-    /// End of the stream at the change. New groups start after it.
+    /// Last sequence of the stream when the change was made. New groups start after it.
     until: u64,
 }
 
 impl Intake<'_> {
-    /// Ingests what a consumer delivers, until the interest has changed.
+    /// Ingests what a consumer delivers until the interest has changed.
     async fn follow(&mut self, consumer: &Consumer<pull::Config>) -> Result<(), NatsError> {
         let action = "deliver messages";
         let reading =
@@ -112,7 +111,7 @@ impl Intake<'_> {
                         let info = message.info().map_err(NatsError::server(action))?;
                         delivered += 1;
                         if info.consumer_sequence != delivered {
-                            // A message is missing: the next session restarts at the cursor.
+                            // A message is missing, so the next session restarts at the cursor.
                             return Err(NatsError::Lost);
                         }
                         (pending, self.read) = (info.pending, info.stream_sequence);
@@ -183,7 +182,7 @@ impl Intake<'_> {
             origins.into_iter().zip(for_the_channel).zip(answers)
         {
             let outcomes = outcome(self.session, id, &to, answer)?;
-            // A post that is only shown in the channel has no recipient here, so no receipt is sent.
+            // A post that is only shown in the channel has no recipient on this hub and therefore no receipt.
             if !is_for_the_channel {
                 self.send_receipts(id, &hub, outcomes).await?;
             }
@@ -192,7 +191,7 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Sends receipts of a message to its hub.
+    /// Sends receipts for a message to the hub that sent the message.
     async fn send_receipts(
         &mut self,
         id: MessageId,
@@ -220,15 +219,15 @@ impl Intake<'_> {
     }
 }
 
-/// True if the consumer delivered all that it covers, and all of that was ingested.
+/// Returns true if the consumer has delivered everything that it covers and all of it was ingested.
 async fn is_drained(consumer: &Consumer<pull::Config>, delivered: u64) -> Result<bool, NatsError> {
     let info = consumer.get_info().await.map_err(NatsError::server("describe a consumer"))?;
     Ok(info.num_pending == 0 && info.delivered.consumer_sequence == delivered)
 }
 
-/// True if a message of another hub is for this hub or for a group that it receives.
+/// Returns true if a message is for this hub or for a group that this hub receives.
 ///
-/// A 2.9 server does not filter by a list.
+/// The check is needed because a 2.9 server does not filter by a list of subjects.
 fn is_wanted(session: &Session, interest: &Interest, subject: &str) -> bool {
     let (subjects, own) = (&session.subjects, token(&session.me));
     let is_own = subjects.writer(subject) == Some(&own);
@@ -250,7 +249,7 @@ async fn decode_batch(session: &Session, interest: &Interest, chunk: &[Message])
     for message in wanted {
         let writer = session.subjects.writer(&message.subject).unwrap_or_default();
         let envelope = Envelope::parse(&message.payload).and_then(|envelope| {
-            // The server authorizes by subject; the payload must not claim another hub.
+            // The server authorizes by subject, so the payload must not claim to come from another hub.
             if token(envelope.hub()) == writer {
                 return Ok(envelope);
             }
@@ -310,7 +309,7 @@ fn origin(draft: &switchboard_hub::Draft) -> (MessageId, Name, Address) {
     (draft.id, hub, draft.to.clone())
 }
 
-/// Returns which recipients here a message reached, or an error if it must be redelivered.
+/// Returns which recipients on this hub a message reached, or an error if the message must be redelivered.
 fn outcome(
     session: &Session,
     id: MessageId,
@@ -325,7 +324,7 @@ fn outcome(
     };
     match answer {
         Ok(accepted) => Ok(by_outcome(to, &accepted.deliveries)),
-        // A group without members here concerns other hubs only.
+        // A group without members on this hub concerns other hubs only.
         Err(HubError::Unresolved(ResolveError::EmptyGroup { .. } | ResolveError::UnknownTeam { .. })) => {
             Ok(Vec::new())
         }
@@ -345,9 +344,10 @@ fn outcome(
     }
 }
 
-/// Groups recipients by outcome: reached, and refused with the reason.
+/// Groups recipients by outcome: reached, or refused with the reason.
 ///
-/// Uses the names that the other hub knows: it does not know to whom an agent's messages are forwarded here.
+/// The recipients are named as the other hub knows them, because it does not know to whom an agent's messages are
+/// forwarded on this hub.
 fn by_outcome(to: &Address, deliveries: &[Delivery]) -> Vec<RecipientOutcome> {
     let is_refused = |d: &&Delivery| matches!(d.state, DeliveryState::Refused | DeliveryState::Expired);
     let name = |d: &Delivery| match to {

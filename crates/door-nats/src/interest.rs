@@ -1,7 +1,7 @@
-//! Interest: the channels and teams that agents of this hub read, and so the subjects that it receives.
+//! Interest: the channels and teams that agents of this hub read, and thereby the subjects that the hub receives.
 //!
-//! The interest in force is stored with the cursor. The hub announces a channel or team of its agents only
-//! once it receives that group, so a sender that sees a reader can also reach it.
+//! The interest in force is stored with the cursor. The hub announces the channels and teams of its agents only once it
+//! receives them, so a sender that sees a reader can also reach that reader.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -15,22 +15,24 @@ use crate::error::NatsError;
 use crate::session::Session;
 use crate::subject::{Subjects, group_token};
 
-/// Most channels and teams, together, that a consumer filters one by one. A hub with more receives all
-/// groups.
+/// Maximum number of channels and teams, together, that a consumer filters individually.
+///
+/// A hub with more of them receives all groups.
 const MAX_GROUPS: usize = 512;
 
 /// Wildcard filters for every channel and every team.
 const WILDCARDS: [&str; 2] = ["channel.*", "team.*"];
 
-/// Groups that a hub receives, each as the last tokens of its subject.
+/// Set of groups that a hub receives, each as the last tokens of its subject.
 ///
-/// The empty set belongs to a hub that was never linked: it receives direct messages only.
+/// The empty set is the interest of a hub that was never linked, which receives direct messages only.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Interest(BTreeSet<String>);
 
 impl Interest {
-    /// Collects the groups that agents of this hub belong to. Agents behind a swarm count: this hub forwards
-    /// their messages.
+    /// Collects the groups that agents of this hub belong to.
+    ///
+    /// Agents behind a swarm are included, because this hub forwards their messages.
     pub(crate) fn of(directory: &Directory) -> Self {
         let links = directory.routing_rules();
         let mut channels: BTreeSet<&Name> = links.channels().collect();
@@ -56,12 +58,12 @@ impl Interest {
         Self(groups)
     }
 
-    /// True if the hub receives this group.
+    /// Returns true if the hub receives this group.
     pub(crate) fn covers(&self, group: &GroupId) -> bool {
         group_token(group).is_some_and(|group| self.covers_token(&group))
     }
 
-    /// Like [`Self::covers`], for a group as its [`group_token`].
+    /// Returns true if the hub receives the group with this [`group_token`].
     pub(crate) fn covers_token(&self, group: &str) -> bool {
         let every = || WILDCARDS.iter().find(|every| group.starts_with(every.trim_end_matches('*')));
         self.0.contains(group) || every().is_some_and(|every| self.0.contains(*every))
@@ -73,7 +75,7 @@ impl Interest {
         std::iter::once(subjects.to_hub(me)).chain(groups).collect()
     }
 
-    /// Parses what [`fmt::Display`] wrote.
+    /// Parses the text that [`fmt::Display`] wrote.
     pub(crate) fn parse<'t>(groups: impl Iterator<Item = &'t str>) -> Self {
         Self(groups.filter(|group| !group.is_empty()).map(str::to_owned).collect())
     }
@@ -91,7 +93,7 @@ impl fmt::Display for Interest {
 
 /// Waits until the hub receives a group that its agents belong to. Returns at once for any other group.
 ///
-/// Messages to the group are published after that, because a reply may arrive as soon as another hub has the
+/// Messages to the group are published only after that, because a reply may arrive as soon as another hub has the
 /// message.
 pub(crate) async fn wait_until_received(session: &Session, group: &GroupId) -> Result<(), NatsError> {
     let mut received = session.received.subscribe();
@@ -108,7 +110,7 @@ pub(crate) async fn wait_until_received(session: &Session, group: &GroupId) -> R
     Ok(())
 }
 
-/// Follows the directory and publishes the interest that the intake has to switch to, until an error.
+/// Follows the directory and publishes the interest to which the intake must switch, until an error occurs.
 pub(crate) async fn follow(session: &Session) -> Result<Infallible, NatsError> {
     let mut changes = session.hub.changes();
     let mut seen: Option<Arc<Directory>> = None;

@@ -1,11 +1,11 @@
 //! NATS JetStream link between the hubs of one organisation.
 //!
-//! Each hub has its own journal. [`run`] publishes the journal's messages for other hubs from a cursor,
-//! ingests their messages through the hub's own intake, and exchanges rosters and presence. While NATS is
-//! unreachable, the hub works on locally and messages for other hubs stay in the journal. Knows nothing of
-//! mailboxes, channels, MCP or peers.
+//! Each hub has its own journal. [`run`] publishes the journal's messages for other hubs from a cursor, ingests their
+//! messages through the hub's own intake, and exchanges rosters and presence. While NATS is unreachable, the hub
+//! continues to work locally, and messages for other hubs stay in the journal. This crate knows nothing of mailboxes,
+//! channels, MCP or peers.
 //!
-//! Works with NATS servers from 2.9 on; `docs/scaling.md` describes the subjects and the sizing.
+//! It works with NATS servers from version 2.9 on; `docs/scaling.md` describes the subjects and the sizing.
 
 mod claims;
 mod config;

@@ -1,9 +1,9 @@
 //! Publishes this hub's roster, presence and heartbeat to other hubs.
 //!
-//! Two buckets. In one, each hub has its roster, and each agent that ever sent a heartbeat has an entry: only
-//! changes are written, and the server republishes them to all hubs. In the other, each hub has a small
-//! heartbeat entry that expires; hubs list it, and it is not republished. An agent without changes costs
-//! nothing.
+//! There are two buckets. The agents bucket has one roster per hub and one entry per agent that ever sent a heartbeat:
+//! only changes are written, and the server republishes them to all hubs. The presence bucket has one small heartbeat
+//! entry per hub, which expires: other hubs list these entries, and the server does not republish them. An agent
+//! without changes costs nothing.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -22,19 +22,19 @@ use crate::session::Session;
 use crate::subject::token;
 use crate::wire::{AgentActivity, AgentPresence, HubHeartbeat, MAX_AGENTS, VERSION, to_bytes, truncate};
 
-/// How often to poll for changes without an event, such as an agent that falls silent.
+/// Poll interval for changes that cause no event, such as an agent that falls silent.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// After a start, how long agents that were awake before it are given to send a heartbeat.
+/// Time after a start during which agents that were awake before may still send their first heartbeat.
 const SETTLING: Duration = Duration::from_secs(15);
 
 /// Heartbeats per presence TTL.
 pub(crate) const HEARTBEATS_PER_TTL: u32 = 4;
 
-/// Most concurrent writes of entries.
+/// Maximum number of concurrent writes of bucket entries.
 const AT_ONCE: usize = 64;
 
-/// Identifies one run of this hub.
+/// Identity of one run of this hub.
 pub(crate) struct HubRun {
     /// Id of the run; later runs have higher ids.
     pub(crate) id: String,
@@ -53,7 +53,7 @@ pub(crate) struct Published {
     pub(crate) signs: HashMap<String, AgentActivity>,
 }
 
-/// Publishes the roster and presence of this hub, until an error.
+/// Publishes the roster and the presence of this hub until an error occurs.
 pub(crate) async fn run(
     session: &Session,
     run: &HubRun,
@@ -69,7 +69,7 @@ pub(crate) async fn run(
     let every = session.presence_ttl / HEARTBEATS_PER_TTL;
     let mut beats = tokio::time::interval_at(Instant::now() + every, every);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The heartbeat comes first: a hub that receives presence must know that this hub is online.
+    // The heartbeat comes first, because a hub that receives presence must know that this hub is online.
     beat(session, run, true).await?;
     announce(session, true).await?;
     loop {
@@ -83,7 +83,8 @@ pub(crate) async fn run(
             }
             changed = own_entry.changed() => {
                 changed.map_err(|_| NatsError::Lost)?;
-                // Another hub of this name overwrote the entry before it stopped.
+                // Another hub with the same name overwrote the entry before it stopped, so the roster is published
+                // again.
                 if *own_entry.borrow_and_update() > publisher.published.revision {
                     (publisher.seen, publisher.published.roster) = (None, Vec::new());
                 }
@@ -103,9 +104,9 @@ pub(crate) async fn run(
 struct PresencePublisher<'l> {
     session: &'l Session,
     published: Published,
-    /// Directory that the roster was built from.
+    /// The directory from which the roster was built.
     seen: Option<Arc<Directory>>,
-    /// Removals are published only from this time on: after a start, heartbeats arrive one by one.
+    /// Time from which removals are published; after a start, heartbeats arrive only one by one.
     forgets_at: Instant,
 }
 
@@ -170,7 +171,7 @@ async fn put(store: &Store, key: &str, bytes: Vec<u8>, action: &'static str) -> 
     store.put(key, bytes.into()).await.map_err(NatsError::server(action))
 }
 
-/// Returns the activity of an agent of this hub, if it ever sent a heartbeat.
+/// Returns the activity of an agent of this hub; `None` if the agent never sent a heartbeat.
 fn sign(session: &Session, id: &AgentId) -> Option<AgentActivity> {
     let presence = session.hub.agents().presence(id);
     let silent = session.hub.now().duration_since(presence.since?).as_millis();
@@ -183,11 +184,11 @@ fn sign(session: &Session, id: &AgentId) -> Option<AgentActivity> {
     })
 }
 
-/// Rejects the hub's name if another hub is online under it.
+/// Rejects the hub's name if another hub is online under that name.
 ///
-/// Called before anything is read or published under the name: a hub with another's name would consume its
-/// messages. A heartbeat of this hub's own earlier run is ignored; that of another hub that was killed
-/// expires.
+/// Must be called before anything is read or published under the name: a hub that uses another hub's name would consume
+/// that hub's messages. The heartbeat of an earlier run of this hub is ignored. The heartbeat of another hub that was
+/// killed expires.
 pub(crate) async fn check_name(session: &Session, run: &HubRun) -> Result<(), NatsError> {
     match read_own_heartbeat(session).await?.and_then(|beat| beat.home) {
         Some(home) if home != run.home => Err(NatsError::NameTaken { hub: session.me.clone() }),
@@ -195,7 +196,7 @@ pub(crate) async fn check_name(session: &Session, run: &HubRun) -> Result<(), Na
     }
 }
 
-/// Reads the heartbeat under the name of this hub, of this run or any other.
+/// Reads the heartbeat under this hub's name, whichever run or hub wrote it.
 async fn read_own_heartbeat(session: &Session) -> Result<Option<HubHeartbeat>, NatsError> {
     let entry = session
         .presence
@@ -206,11 +207,11 @@ async fn read_own_heartbeat(session: &Session) -> Result<Option<HubHeartbeat>, N
     Ok(entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()))
 }
 
-/// Sends a heartbeat. Fails if another hub with this name also sends heartbeats.
+/// Writes a heartbeat. Fails if another hub with the same name also sends heartbeats.
 async fn beat(session: &Session, run: &HubRun, is_first: bool) -> Result<(), NatsError> {
-    // The last heartbeat of an earlier run of this hub.
+    // The entry is the last heartbeat of an earlier run of this hub.
     let is_left = |known: &HubHeartbeat| is_first && known.home.as_ref() == Some(&run.home);
-    // Run ids are ordered by start time: of two hubs with one name, the later one stops.
+    // Run ids are ordered by start time, so of two hubs with one name, the later one stops.
     if read_own_heartbeat(session).await?.is_some_and(|known| known.run < run.id && !is_left(&known)) {
         return Err(NatsError::NameTaken { hub: session.me.clone() });
     }
@@ -224,7 +225,9 @@ async fn beat(session: &Session, run: &HubRun, is_first: bool) -> Result<(), Nat
     Ok(())
 }
 
-/// Announces to all hubs that this one starts or stops. A hub that misses it learns it from the heartbeats.
+/// Announces to all hubs that this hub starts or stops.
+///
+/// A hub that misses the announcement learns the change from the heartbeats.
 async fn announce(session: &Session, is_there: bool) -> Result<(), NatsError> {
     let subject = session.subjects.live_hub(&session.me);
     let payload = if is_there { "up" } else { "down" };
@@ -235,11 +238,11 @@ async fn announce(session: &Session, is_there: bool) -> Result<(), NatsError> {
         .map_err(NatsError::server("send presence to other hubs"))
 }
 
-/// Announces that this hub stops.
+/// Removes this hub's heartbeat and announces that the hub stops.
 pub(crate) async fn announce_stop(session: &Session) {
     let goodbye = async {
         let subject = format!("$KV.{}.{}", session.subjects.presence(), token(&session.me));
-        // A deleted entry would still be listed.
+        // The entry is purged, because a deleted entry would still be listed.
         let _ = session.presence.stream.purge().filter(subject).await;
         let _ = announce(session, false).await;
         let _ = session.client.flush().await;
@@ -247,7 +250,9 @@ pub(crate) async fn announce_stop(session: &Session) {
     let _ = tokio::time::timeout(LOOK, goodbye).await;
 }
 
-/// True if the key belongs to the hub that the entry names. The server authorizes by key.
+/// Returns true if an entry's key belongs to the hub that the entry names.
+///
+/// The check is needed because the server authorizes by key.
 pub(crate) fn is_key_of(hub: &Name, key: &str) -> bool {
     token(hub) == key
 }

@@ -1,8 +1,7 @@
-//! Publishing with an acknowledgement per message and a bounded window.
+//! Publisher with one acknowledgement per message and a bounded window.
 //!
-//! All acknowledgements arrive on one subscription and are matched with the unacknowledged messages. A
-//! request per message would cost a timer, a channel and a table entry each, which is more than the message
-//! itself.
+//! All acknowledgements arrive on one subscription and are matched with the unacknowledged messages. A request per
+//! message would need a timer, a channel and a table entry for each message, which costs more than the message itself.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,26 +14,26 @@ use serde::Deserialize;
 use crate::error::NatsError;
 use crate::session::Session;
 
-/// Most unacknowledged messages (backpressure). The publisher waits beyond that.
+/// Maximum number of unacknowledged messages; beyond that, the publisher waits (backpressure).
 const WINDOW: usize = 1024;
 
-/// Most unacknowledged bytes, likewise.
+/// Maximum number of unacknowledged bytes; beyond that, the publisher waits (backpressure).
 const WINDOW_BYTES: usize = 16 << 20;
 
-/// Publishes messages and tracks those the server has not acknowledged yet, each with the caller's tag.
+/// Publishes messages and tracks the unacknowledged ones, each with a tag of the caller.
 pub(crate) struct Publisher<T> {
     client: Client,
     timeout: Duration,
-    /// Prefix of the reply subjects; the number of the message follows.
+    /// Prefix of the reply subjects; the number of the message is appended.
     inbox: String,
     answers: Subscriber,
-    /// Number of the first unacknowledged message.
+    /// Number of the oldest unacknowledged message.
     first: u64,
     unacked: VecDeque<Unacked<T>>,
     bytes: usize,
 }
 
-/// Message that is not yet returned as acknowledged.
+/// A published message whose tag was not returned to the caller yet.
 struct Unacked<T> {
     tag: T,
     bytes: usize,
@@ -44,11 +43,11 @@ struct Unacked<T> {
 /// Acknowledgement state of a message.
 #[derive(Clone, Copy)]
 enum AckState {
-    /// Not acknowledged yet.
+    /// The message is not acknowledged yet.
     Unknown,
-    /// The stream had it already, so it was not sent.
+    /// The message was already in the stream, so it was not sent.
     Before,
-    /// Stored under this sequence.
+    /// The server stored the message under this sequence.
     At(u64),
 }
 
@@ -75,17 +74,17 @@ impl<T> Publisher<T> {
         })
     }
 
-    /// True if no message is unacknowledged.
+    /// Returns true if no message is unacknowledged.
     pub(crate) fn is_empty(&self) -> bool {
         self.unacked.is_empty()
     }
 
-    /// True if an acknowledgement must arrive before the next send.
+    /// Returns true if an acknowledgement must arrive before the next send.
     pub(crate) fn is_full(&self) -> bool {
         self.unacked.len() >= WINDOW || (self.bytes > WINDOW_BYTES && !self.unacked.is_empty())
     }
 
-    /// Sends a message with an id by which the server deduplicates.
+    /// Publishes a message with an id by which the server deduplicates.
     ///
     /// Returns the tag if the message exceeds the server's maximum payload.
     pub(crate) async fn send(
@@ -117,10 +116,10 @@ impl<T> Publisher<T> {
         self.unacked.push_back(Unacked { tag, bytes: 0, state: AckState::Before });
     }
 
-    /// Waits for the first unacknowledged message and returns its tag, with the sequence if it was sent by
-    /// this publisher.
+    /// Waits until the oldest message is acknowledged and returns its tag.
     ///
-    /// Returns `None` if no message is unacknowledged.
+    /// The tag comes with the stream sequence if this publisher sent the message. Returns `None` if no message is
+    /// unacknowledged.
     pub(crate) async fn next_ack(&mut self) -> Result<Option<(T, Option<u64>)>, NatsError> {
         loop {
             let sequence = match self.unacked.front().map(|pending| pending.state) {
@@ -139,7 +138,7 @@ impl<T> Publisher<T> {
         }
     }
 
-    /// Reads one acknowledgement. A timeout means that the server stopped or lost the message.
+    /// Reads one acknowledgement. A timeout means that the server has stopped or has lost the message.
     async fn read_ack(&mut self) -> Result<(), NatsError> {
         let answer = match self.answers.next().now_or_never() {
             Some(answer) => answer,
@@ -151,7 +150,7 @@ impl<T> Publisher<T> {
         let number = answer.subject.strip_prefix(self.inbox.as_str()).and_then(|number| number.parse().ok());
         let place = number.and_then(|number: u64| usize::try_from(number.checked_sub(self.first)?).ok());
         let pending = place.and_then(|place| self.unacked.get_mut(place));
-        // A repeated acknowledgement: the message was returned already.
+        // This is a repeated acknowledgement; the tag of the message was already returned.
         let Some(pending) = pending else { return Ok(()) };
         pending.state = AckState::At(sequence(&answer).map_err(NatsError::server("store a message"))?);
         Ok(())

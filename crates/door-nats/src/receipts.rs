@@ -1,8 +1,8 @@
-//! Receipts for messages of other hubs: which agent has seen or acknowledged one.
+//! Receipts for messages of other hubs: which agent has seen or acknowledged a message.
 //!
-//! The hub records each pending receipt in the transaction that causes it, and clears it once the server has
-//! stored it. A receipt that is repeated after a crash changes nothing at the other hub, so it needs no
-//! idempotency key.
+//! The hub records each pending receipt in the transaction that causes it, and clears the receipt once the server has
+//! stored it. A receipt that is repeated after a crash changes nothing at the other hub, so it needs no idempotency
+//! key.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,13 +16,13 @@ use crate::publisher::Publisher;
 use crate::session::Session;
 use crate::wire::{EnvelopeKind, ReaderReceipt, ReaderState, ReceiptBatch, VERSION, to_bytes};
 
-/// Most receipts in one message: with the longest notes they fit into one payload.
+/// Maximum number of receipts per batch message. With the longest notes, they still fit into one payload.
 const BATCH: usize = 256;
 
-/// Characters of a note that are sent.
+/// Maximum number of characters of a note that are sent.
 const MAX_NOTE: usize = 500;
 
-/// Sends pending receipts to other hubs as they arise, until an error.
+/// Sends pending receipts to other hubs as they arise, until an error occurs.
 pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
     let mut changes = session.hub.changes();
     let mut publisher = Publisher::open(session).await?;
@@ -66,7 +66,7 @@ fn to_receipt(update: &ReceiptUpdate) -> Option<ReaderReceipt> {
     let (became, note) = match &update.status {
         ReceiptStatus::Seen => (ReaderState::Seen, None),
         ReceiptStatus::Acknowledged { note } => (ReaderState::Acknowledged, note.as_ref()),
-        // Sent when the message came in.
+        // These receipts were already sent when the message was ingested.
         ReceiptStatus::Accepted | ReceiptStatus::Refused { .. } => return None,
     };
     let note = note.map(|note| note.chars().take(MAX_NOTE).collect());

@@ -10,20 +10,20 @@ use futures_util::StreamExt;
 use crate::error::NatsError;
 use crate::session::ABANDONED;
 
-/// Most messages per request.
+/// Maximum number of messages per request.
 const BATCH: usize = 256;
 
-/// Selects a part of a stream.
+/// Range of a stream to replay.
 pub(crate) struct StreamRange {
     pub(crate) filter_subject: String,
     pub(crate) deliver_policy: DeliverPolicy,
     pub(crate) headers_only: bool,
 }
 
-/// Message with its stream sequence.
+/// A message with its stream sequence.
 pub(crate) type Stored = (u64, Message);
 
-/// Reads what a range of the stream holds now, with a temporary consumer.
+/// Reads all messages that a range of the stream currently contains, with a temporary consumer.
 pub(crate) async fn read_range(
     stream: &Stream,
     part: StreamRange,
@@ -56,11 +56,11 @@ pub(crate) async fn read_range(
             found.push((sequence, message.message));
         }
         if remaining == before {
-            // Messages that have expired meanwhile are not delivered.
+            // The remaining messages have expired in the meantime and are no longer delivered.
             break;
         }
     }
-    // The server soon removes a consumer that cannot be deleted.
+    // If the deletion fails, the server soon removes the idle consumer itself.
     let _ = stream.delete_consumer(&consumer.cached_info().name).await;
     Ok(found)
 }

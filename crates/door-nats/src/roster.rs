@@ -1,4 +1,4 @@
-//! Roster of a hub: its agents as announced to other hubs.
+//! Roster: the agents of a hub, as announced to other hubs.
 
 use switchboard_core::{Directory, GroupId, Name, Route};
 use switchboard_hub::RemoteAgent;
@@ -8,7 +8,8 @@ use crate::wire::{Roster, RosterAgent, VERSION, first_fitting, parse_entries, tr
 
 /// Builds the roster of this hub: its agents and its person, as many as fit into one payload.
 ///
-/// Lists only channels and teams that the hub receives, so a sender that sees a reader can also reach it.
+/// The roster lists only channels and teams that the hub receives, so a sender that sees a reader can also reach that
+/// reader.
 pub(crate) fn build_roster(
     me: &Name,
     directory: &Directory,

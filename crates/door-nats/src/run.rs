@@ -1,4 +1,4 @@
-//! Session loop of the link, with backoff between failed sessions.
+//! Session loop of the link, with exponential backoff between failed sessions.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,21 +25,21 @@ use crate::{claims, delivery, intake, interest, presence, receipts};
 /// Initial backoff; it doubles with each further failure.
 const MIN_BACKOFF: Duration = Duration::from_millis(100);
 
-/// Longest backoff: after a server restart, the link is back within this time.
+/// Maximum backoff. After a server restart, the link is back within this time.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 /// Session length after which the backoff is reset.
 const STABLE: Duration = Duration::from_secs(10);
 
-/// How often expired remote deliveries are cleaned up.
+/// Interval at which expired remote deliveries are cleaned up.
 const HOUSEKEEPING: Duration = Duration::from_mins(10);
 
-/// Keeps this hub linked with the others until `shutdown`.
+/// Keeps this hub linked with the other hubs until `shutdown` fires.
 ///
-/// An unreachable NATS is no error: the link retries, and messages for other hubs stay in the journal.
+/// An unreachable NATS server is not an error: the link retries, and messages for other hubs stay in the journal.
 pub async fn run(config: Config, hub: Hub, shutdown: CancellationToken) -> Result<(), NatsError> {
     let me = resolve_name(&hub, &config).await?;
-    // Messages from now on are for other hubs, even before a server is reached.
+    // From now on, messages are for other hubs as well, even before a server is reached.
     Cursor::load(&hub).await?;
     let status_writer = StatusWriter::new(&hub, me.clone(), config.redacted_servers());
     let run = presence::HubRun { id: hub.next_id().to_string(), home: load_home_id(&hub).await? };
@@ -75,7 +75,7 @@ struct Runner {
     me: Name,
     status_writer: StatusWriter,
     run: presence::HubRun,
-    /// Current session, for the stop announcement.
+    /// The current session, used to announce the stop.
     session: Mutex<Option<Session>>,
 }
 
@@ -96,9 +96,10 @@ impl Runner {
         }
     }
 
-    /// Runs one session until an error. The next session continues from the cursors, as after a crash.
+    /// Runs one session until an error occurs.
     ///
-    /// Adds the cluster's servers to `servers`, so that the next session finds one if this one is down.
+    /// The next session continues from the cursors, as after a crash. Adds the cluster's servers to `servers`, so that
+    /// the next session finds another server if this one is down.
     async fn run_session(&self, servers: &mut Vec<String>) -> Result<Infallible, NatsError> {
         let connection = Connection::open(&self.config, servers.clone()).await?;
         *servers = known_servers(&self.config.servers, connection.client.server_info().connect_urls);
@@ -115,7 +116,7 @@ impl Runner {
         *self.session.lock() = Some(session.clone());
         self.status_writer.record_linked(self.hub.now());
         tracing::info!(hub = %self.me, servers = self.config.redacted_servers(), "linked with other hubs");
-        // The two tasks with heavy traffic run on their own: one `select!` would poll all branches at each
+        // The two tasks with heavy traffic are spawned, because a single `select!` would poll all branches at each
         // wake-up.
         let mut busy = JoinSet::new();
         let own = session.clone();
@@ -132,12 +133,12 @@ impl Runner {
             result = self.expire_deliveries() => result,
             () = session.connection.wait_until_lost() => Err(NatsError::Lost),
         };
-        // The next session starts after all tasks of this one have ended.
+        // All tasks of this session must end before the next session starts.
         busy.shutdown().await;
         ended
     }
 
-    /// Expires deliveries that their hub can no longer read, because the stream has dropped them.
+    /// Expires deliveries that their hubs can no longer read because the stream has dropped the messages.
     async fn expire_deliveries(&self) -> Result<Infallible, NatsError> {
         let retention = SignedDuration::try_from(self.config.retention).unwrap_or(SignedDuration::MAX);
         loop {
@@ -159,7 +160,7 @@ impl Runner {
         if self.status_writer.record_away(self.hub.now(), &reason) {
             tracing::warn!(reason, "not linked with other hubs; messages for them wait");
         }
-        // Six doublings exceed the longest backoff.
+        // Six doublings already exceed the maximum backoff.
         let pause = MIN_BACKOFF * 2_u32.pow((*failures).min(6));
         *failures = failures.saturating_add(1);
         tokio::time::sleep(pause.min(MAX_BACKOFF)).await;

@@ -21,7 +21,7 @@ use crate::interest::Interest;
 use crate::status::StatusWriter;
 use crate::subject::{Subjects, token};
 
-/// Deduplication window of the server. For older messages the link checks the stream itself.
+/// Deduplication window of the server. For older messages, the link itself checks the stream.
 const DUPLICATES: Duration = Duration::from_mins(10);
 
 /// Idle time after which the server removes an abandoned consumer.
@@ -42,18 +42,20 @@ pub(crate) struct Session {
     pub(crate) stream: Stream,
     pub(crate) agents: Store,
     pub(crate) presence: Store,
-    /// Silence after which a hub counts as offline: the TTL of the presence bucket, so all hubs agree.
+    /// Time without a heartbeat after which a hub counts as offline.
+    ///
+    /// It is the TTL of the presence bucket, so that all hubs agree on it.
     pub(crate) presence_ttl: Duration,
-    /// Interest that the intake has to switch to.
+    /// The interest to which the intake must switch.
     pub(crate) wanted: Arc<watch::Sender<Interest>>,
-    /// Interest in force: messages to these groups are received from now on.
+    /// The interest in force: messages to its groups are received from now on.
     pub(crate) received: Arc<watch::Sender<Interest>>,
-    /// Revision of this hub's entry in the agents bucket, whether this hub or another wrote it.
+    /// Revision of this hub's entry in the agents bucket, whichever hub wrote the entry.
     pub(crate) own_entry: Arc<watch::Sender<u64>>,
 }
 
 impl Session {
-    /// Opens the streams and buckets, or creates them.
+    /// Opens the session's streams and buckets, or creates them.
     pub(crate) async fn open(
         config: Arc<Config>,
         hub: Hub,
@@ -104,28 +106,33 @@ impl Session {
         })
     }
 
-    /// Opens or creates the claims bucket. On demand: if the server denies it, the rest of the link works.
+    /// Opens or creates the claims bucket.
+    ///
+    /// The bucket is opened on demand, so that the rest of the link works even if the server denies access to it.
     pub(crate) async fn claims(&self) -> Result<Store, NatsError> {
         bucket(&self.context, self.subjects.claims(), Duration::ZERO, self.config.replicas, None).await
     }
 
-    /// Identifies the stream: a stream that was removed and recreated has other sequences.
+    /// Returns the identity of the stream.
+    ///
+    /// A stream that was removed and recreated has other sequences.
     pub(crate) fn stream_id(&self) -> i128 {
         created(&self.stream)
     }
 
     /// Creates the hub's consumer, which starts after a cursor.
     ///
-    /// The server stores it in memory on one node and drops it when the hub disconnects. The cursor belongs
-    /// to the hub, so a thousand consumers need no Raft group.
+    /// The server stores the consumer in memory on one node and drops it when the hub disconnects. The cursor is stored
+    /// by the hub, so a thousand consumers need no Raft group.
     pub(crate) async fn consumer(&self, after: &Ingested) -> Result<Consumer<pull::Config>, NatsError> {
         let name = token(&self.me);
-        // One consumer per hub: one of an earlier session would exist until the server finds it abandoned.
+        // A hub has only one consumer; a leftover of an earlier session would exist until the server finds it
+        // abandoned.
         if let Err(error) = self.stream.delete_consumer(&name).await {
             tracing::debug!(%error, "no earlier consumer to remove");
         }
         let mut filters = after.interest.filters(&self.subjects, &self.me);
-        // A 2.9 server ignores the list and delivers everything; the intake filters again.
+        // A 2.9 server ignores the list and delivers everything, so the intake filters again.
         let filter_subject = if filters.len() == 1 { filters.remove(0) } else { String::new() };
         let config = pull::Config {
             name: Some(name),
@@ -147,7 +154,7 @@ fn created(stream: &Stream) -> i128 {
     stream.cached_info().created.unix_timestamp_nanos()
 }
 
-/// Opens or creates a stream and checks that it covers a subject.
+/// Opens or creates a stream and verifies that the stream covers a subject.
 async fn open_stream(context: &Context, config: stream::Config, subject: &str) -> Result<Stream, NatsError> {
     let name = config.name.clone();
     let stream = context.get_or_create_stream(config).await.map_err(NatsError::server("create a stream"))?;
@@ -159,8 +166,8 @@ async fn open_stream(context: &Context, config: stream::Config, subject: &str) -
 
 /// Opens or creates a key-value bucket.
 ///
-/// Builds the stream itself, because the library's own function requires fields that a 2.9 server does not
-/// report.
+/// The underlying stream is created directly, because the library's own function requires fields that a 2.9 server does
+/// not report.
 async fn bucket(
     context: &Context,
     name: String,

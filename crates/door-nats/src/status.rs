@@ -1,6 +1,6 @@
 //! Status file of the link, `hub.nats.json`, which other processes of the hub read.
 //!
-//! It includes remote presence, which is never journaled and which a command without a link needs.
+//! The status includes remote presence, which is never journaled and which a command without a link needs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,16 +19,18 @@ use tokio::time::Instant;
 use crate::error::NatsError;
 use crate::wire::to_bytes;
 
-/// File name, beside the hub's database.
+/// Name of the status file, which is next to the hub's database.
 const FILE: &str = "hub.nats.json";
 
-/// Larger than the status of a thousand hubs.
+/// Size limit of the status file, larger than the status of a thousand hubs.
 const LIMIT: u64 = 64 << 20;
 
-/// Shortest pause between two writes.
+/// Minimum pause between two writes.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Pause after a write as a multiple of its duration: with thousands of agents the file is large.
+/// Pause after a write, as a multiple of the write's duration.
+///
+/// With thousands of agents the file is large, so writes are throttled.
 const REST: u32 = 20;
 
 /// Status of the link.
@@ -38,7 +40,7 @@ pub struct Status {
     pub hub: Name,
     /// Server addresses, without passwords.
     pub servers: String,
-    /// Whether a session is open.
+    /// State of the link: whether a session is open.
     pub state: LinkState,
     /// Time of the last state change.
     pub since: Timestamp,
@@ -50,20 +52,20 @@ pub struct Status {
     pub hubs: BTreeMap<String, HubStatus>,
 }
 
-/// State of the connection to a server.
+/// State of the link to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkState {
-    /// A session is open: messages are sent and received.
+    /// A session is open, so messages are sent and received.
     Linked,
-    /// No session: messages for other hubs wait in the journal.
+    /// No session is open, so messages for other hubs wait in the journal.
     Away,
 }
 
 /// Status of another hub.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HubStatus {
-    /// Last time it was heard, by the clock of this hub.
+    /// Last time this hub heard from the other hub, by the clock of this hub.
     pub heard_at: Timestamp,
     /// Agents of that hub that ever sent a heartbeat.
     pub agents: Vec<AgentStatus>,
@@ -76,7 +78,7 @@ pub struct AgentStatus {
     pub name: Name,
     /// Activity, as the agent reported it.
     pub status: String,
-    /// Optional sentence about it.
+    /// Optional sentence about the activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Time of the heartbeat, by the clock of this hub.
@@ -89,7 +91,7 @@ impl Status {
         let folder = hub.folder().clone();
         let read = blocking::run(move || folder.read(FILE, LIMIT)).await;
         let Ok(found) = read else { return Ok(None) };
-        // An unreadable file counts as missing: the link rewrites it.
+        // An unreadable file counts as missing, because the link rewrites it.
         Ok(found?.and_then(|found| serde_json::from_slice(&found.bytes).ok()))
     }
 }
@@ -106,13 +108,13 @@ pub async fn load_remote_presence(hub: &Hub) -> Result<(), NatsError> {
     Ok(())
 }
 
-/// Converts a status to the hub's heartbeat.
+/// Converts a remote agent's status to a heartbeat for the hub.
 pub(crate) fn beat(hub: &Name, agent: AgentStatus) -> Heartbeat {
     let AgentStatus { name, status, message, at } = agent;
     Heartbeat { agent: AgentId { name, realm: Some(hub.clone()) }, at, status, message }
 }
 
-/// Holds the status and writes the file. Clones share one status.
+/// Holds the status and writes the status file. Clones share one status.
 #[derive(Clone)]
 pub(crate) struct StatusWriter {
     inner: Arc<Inner>,
@@ -168,7 +170,7 @@ impl StatusWriter {
         self.inner.changed.notify_one();
     }
 
-    /// Writes the file after each change, throttled.
+    /// Writes the status file after each change, throttled.
     pub(crate) async fn run(&self) {
         loop {
             self.inner.changed.notified().await;
@@ -178,7 +180,7 @@ impl StatusWriter {
         }
     }
 
-    /// Writes the file now.
+    /// Writes the status file immediately.
     pub(crate) async fn write(&self) {
         let bytes = to_bytes(&*self.inner.status.lock());
         let folder = self.inner.folder.clone();

@@ -1,18 +1,18 @@
 //! Names of streams, buckets and subjects.
 //!
 //! ```text
-//! <prefix>.<from hub>.hub.<to hub>.message       for one hub
-//! <prefix>.<from hub>.hub.<to hub>.receipt       what became of a message of that hub
-//! <prefix>.<from hub>.group.channel.<channel>    for all hubs
+//! <prefix>.<from hub>.hub.<to hub>.message       message for one hub
+//! <prefix>.<from hub>.hub.<to hub>.receipt       receipts for messages of that hub
+//! <prefix>.<from hub>.group.channel.<channel>    message for all hubs
 //! <prefix>.<from hub>.group.team.<team>
 //! <prefix>.<from hub>.group.all
 //!
-//! <prefix>_live.agents.<hub>                     roster of a hub, published again by the server when it has stored it
-//! <prefix>_live.agents.<hub>.<agent>             presence of one agent, likewise
-//! <prefix>_live.hubs.<hub>                       a hub starts or stops; stored nowhere
+//! <prefix>_live.agents.<hub>                     roster of a hub, republished by the server after storing it
+//! <prefix>_live.agents.<hub>.<agent>             presence of one agent, republished in the same way
+//! <prefix>_live.hubs.<hub>                       announcement that a hub starts or stops; not stored
 //! ```
 //!
-//! The sending hub stands first, so that a server can keep each hub from writing in another's name.
+//! The sending hub comes first in a subject, so that a server can prevent each hub from writing in another hub's name.
 
 use switchboard_core::{GroupId, Name};
 
@@ -27,67 +27,69 @@ impl Subjects {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// Name of the stream that stores all messages.
+    /// Returns the name of the stream that stores all messages.
     pub(crate) fn stream(&self) -> String {
         format!("{}_messages", self.prefix)
     }
 
-    /// Subject filter of the stream.
+    /// Returns the subject filter of the stream, which covers all messages.
     pub(crate) fn everything(&self) -> String {
         format!("{}.>", self.prefix)
     }
 
-    /// Bucket of rosters and presence: one entry per hub, and one per agent that ever sent a heartbeat.
+    /// Returns the name of the bucket of rosters and presence.
+    ///
+    /// The bucket has one entry per hub, and one per agent that ever sent a heartbeat.
     pub(crate) fn agents(&self) -> String {
         format!("{}_agents", self.prefix)
     }
 
-    /// Bucket of heartbeats: one entry per linked hub.
+    /// Returns the name of the bucket of heartbeats, with one entry per linked hub.
     pub(crate) fn presence(&self) -> String {
         format!("{}_presence", self.prefix)
     }
 
-    /// Bucket of task claims.
+    /// Returns the name of the bucket of task claims.
     pub(crate) fn claims(&self) -> String {
         format!("{}_claims", self.prefix)
     }
 
-    /// Subject of messages from one hub to another.
+    /// Returns the subject of messages from one hub to another.
     pub(crate) fn direct(&self, from: &Name, to: &Name) -> String {
         format!("{}.{}.hub.{}.message", self.prefix, token(from), token(to))
     }
 
-    /// Subject of receipts from one hub to another.
+    /// Returns the subject of receipts from one hub to another.
     pub(crate) fn receipt(&self, from: &Name, to: &Name) -> String {
         format!("{}.{}.hub.{}.receipt", self.prefix, token(from), token(to))
     }
 
-    /// Subject of messages from a hub to a group; `None` for a group that never spans hubs.
+    /// Returns the subject of messages from a hub to a group; `None` for a group that never spans hubs.
     pub(crate) fn group(&self, from: &Name, group: &GroupId) -> Option<String> {
         Some(format!("{}.{}.group.{}", self.prefix, token(from), group_token(group)?))
     }
 
-    /// Filter for everything that any hub sends to one hub.
+    /// Returns the filter for everything that any hub sends to one hub.
     pub(crate) fn to_hub(&self, hub: &Name) -> String {
         format!("{}.*.hub.{}.*", self.prefix, token(hub))
     }
 
-    /// Filter for what any hub sends to a group, given as its [`group_token`].
+    /// Returns the filter for everything that any hub sends to the group with this [`group_token`].
     pub(crate) fn to_group(&self, group: &str) -> String {
         format!("{}.*.group.{group}", self.prefix)
     }
 
-    /// Filter for republished bucket changes and for start and stop announcements of hubs.
+    /// Returns the filter for republished bucket changes and for hubs' start and stop announcements.
     pub(crate) fn live(&self) -> String {
         format!("{}_live.>", self.prefix)
     }
 
-    /// Destination to which the server republishes changes of the agents bucket, by key.
+    /// Returns the subject pattern under which the server republishes changes of the agents bucket, by key.
     pub(crate) fn live_agents(&self) -> String {
         format!("{}_live.agents.>", self.prefix)
     }
 
-    /// Subject on which a hub announces that it starts or stops.
+    /// Returns the subject on which a hub announces that it starts or stops.
     pub(crate) fn live_hub(&self, hub: &Name) -> String {
         format!("{}_live.hubs.{}", self.prefix, token(hub))
     }
@@ -97,7 +99,7 @@ impl Subjects {
         subject.strip_prefix(self.prefix.as_str())?.strip_prefix("_live.hubs.")
     }
 
-    /// Filters for the messages that one hub sent, without its receipts.
+    /// Returns the filters for the messages that one hub sent, without its receipts.
     pub(crate) fn messages_of(&self, hub: &Name) -> [String; 2] {
         let (prefix, hub) = (&self.prefix, token(hub));
         [format!("{prefix}.{hub}.hub.*.message"), format!("{prefix}.{hub}.group.>")]
@@ -108,7 +110,7 @@ impl Subjects {
         self.after_writer(subject)?.strip_prefix("hub.")?.split('.').next()
     }
 
-    /// Returns the [`group_token`] of a group subject; `None` for a direct one.
+    /// Returns the [`group_token`] of a group subject; `None` for the subject of a direct message.
     pub(crate) fn group_of<'s>(&self, subject: &'s str) -> Option<&'s str> {
         self.after_writer(subject)?.strip_prefix("group.")
     }
@@ -130,14 +132,14 @@ pub(crate) fn group_token(group: &GroupId) -> Option<String> {
         GroupId::Channel(channel) => format!("channel.{}", token(channel)),
         GroupId::Team(team) => format!("team.{}", token(team)),
         GroupId::Everyone => "all".to_owned(),
-        // Only the hub that takes part in a swarm, or runs a job, can reach it.
+        // Only the hub that takes part in the swarm, or runs the job, can reach this group.
         GroupId::Job(_) | GroupId::Swarm(_) => return None,
     })
 }
 
-/// Encodes a name as one token of a subject, of a key and of a consumer name.
+/// Encodes a name as one token of a subject, a key or a consumer name.
 ///
-/// The token is lower case; each character that is special there (such as a dot or a space) becomes `=` and
+/// The token is in lower case. Each character with a special meaning there (such as a dot or a space) becomes `=` and
 /// two hexadecimal digits. Different names have different tokens.
 pub(crate) fn token(name: &Name) -> String {
     use std::fmt::Write as _;

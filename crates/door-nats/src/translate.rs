@@ -1,4 +1,4 @@
-//! Conversion between core messages and the wire format of hubs. Pure.
+//! Conversion between core messages and the wire format of hubs, as pure functions.
 
 use std::borrow::Cow;
 
@@ -13,9 +13,9 @@ use crate::wire::{EnvelopeKind, HubMessage, Malformed, VERSION};
 
 /// Converts a message to the wire format for these deliveries.
 ///
-/// A message to one agent names the agent that receives it: only this hub knows of a forwarding alias. A
-/// channel post to an agent that this hub does not know stays unqualified, for the agent of that name where
-/// the channel is read.
+/// A message to one agent names the agent that finally receives it, because only this hub knows its forwarding aliases.
+/// A channel post to an agent that this hub does not know stays unqualified: it is for the agent of that name on the
+/// hub where the channel is read.
 pub(crate) fn to_wire<'m>(
     message: &'m Message,
     deliveries: &[Delivery],
@@ -23,7 +23,7 @@ pub(crate) fn to_wire<'m>(
     directory: &Directory,
 ) -> HubMessage<'m> {
     let posted_in = posted_in(message);
-    // An agent of another hub may have become known after the post; the post is still for it.
+    // The agent may belong to another hub and have become known after the post; the post is still for that agent.
     let is_ours =
         |known: &AgentRecord, agent: &AgentId| known.id.realm.is_none() && known.id.name == agent.name;
     let is_known =
@@ -70,12 +70,12 @@ pub(crate) fn to_wire<'m>(
     }
 }
 
-/// Returns the channel a message was posted in, if it is not addressed to that whole channel.
+/// Returns the channel in which a message was posted; `None` if the message is addressed to that whole channel.
 pub(crate) fn posted_in(message: &Message) -> Option<Name> {
     message.posted_in().filter(|channel| message.to != Address::Group(GroupId::Channel(channel.clone())))
 }
 
-/// Returns the hub that a pending delivery is for.
+/// Returns the hub to which a pending delivery goes.
 pub(crate) fn hub_of(delivery: &Delivery) -> Option<&Name> {
     match &delivery.route {
         Route::Hub { hub } if delivery.state.is_pending() => Some(hub),
@@ -90,10 +90,10 @@ pub(crate) fn peer_readers(message: &Message, deliveries: &[Delivery]) -> Vec<Ag
     peers.filter(|_| is_post).map(|delivery| delivery.agent.clone()).collect()
 }
 
-/// Converts a wire message of another hub to a relayed message. `is_hub` knows the linked hubs.
+/// Converts a wire message of another hub to a relayed message. `is_hub` returns true for linked hubs.
 ///
-/// A post to an agent of another hub is ingested only to be shown in the channel: it is delivered to no agent
-/// here.
+/// A post to an agent of another hub is ingested only to be shown in the channel; it is delivered to no agent of this
+/// hub.
 pub(crate) fn from_wire(
     wire: HubMessage<'static>,
     me: &Name,
@@ -103,7 +103,7 @@ pub(crate) fn from_wire(
     let field = |field, problem: &str| Malformed::Field { field, problem: problem.to_owned() };
     match &wire.from.realm {
         Some(realm) if *realm == hub => {}
-        // An agent behind a swarm, which the sending hub speaks for. No hub speaks for another hub.
+        // The agent is behind a swarm of the sending hub. A hub may speak for such agents but not for another hub.
         Some(realm) if realm != me && !is_hub(realm) => {}
         _ => return Err(field("from", "names an agent that is not of this hub")),
     }
@@ -113,7 +113,7 @@ pub(crate) fn from_wire(
     let to = match wire.to {
         Address::Agent(agent) if is_for_another => Address::Agent(localize(agent, me)),
         Address::Agent(agent) => match localize(agent, me) {
-            // An agent behind a swarm is resolved by this hub.
+            // This hub resolves an agent behind a swarm.
             agent if !agent.realm.as_ref().is_some_and(|realm| *realm == hub || is_hub(realm)) => {
                 Address::Agent(agent)
             }
@@ -126,7 +126,7 @@ pub(crate) fn from_wire(
         Some(digits) => Some(from_hex(&digits).ok_or_else(|| field("signed", "is not hexadecimal"))?),
         None => None,
     };
-    // A message of a person restarts the hop chain, on whichever hub it was written.
+    // A message from a person restarts the hop chain, on whichever hub the person wrote it.
     let by_person = wire.from.name.is_human() && wire.verified;
     let via = if by_person { Vec::new() } else { wire.via };
     let hop = |hop| match hop {
@@ -165,10 +165,10 @@ pub(crate) fn from_wire(
     Ok(RelayedMessage { draft, thread: wire.thread, via: via.into_iter().map(hop).collect() })
 }
 
-/// Returns the message if it concerns this hub: for its recipients here, else for the channel it was posted
-/// in.
+/// Returns the message if it concerns this hub: for its recipients here, or else for the channel in which it was
+/// posted.
 ///
-/// Returns `None` if no agent here is a recipient or reads the channel.
+/// Returns `None` if no agent of this hub is a recipient or reads the channel.
 pub(crate) fn filter_for_hub(
     relayed: RelayedMessage,
     channel: Option<&Name>,
@@ -179,7 +179,7 @@ pub(crate) fn filter_for_hub(
     let reads_it =
         |is_reader: &dyn Fn(&AgentId) -> bool| directory.channel(channel).any(|one| is_reader(&one.id));
     let is_for_somebody = match to {
-        // Unknown at the sending hub: the post is for the agent of that name that reads the channel.
+        // The sending hub did not know the agent, so the post is for the agent of that name that reads the channel.
         Address::Agent(agent) if restored.is_some() => agent.realm.is_none() && reads_it(&|one| one == agent),
         Address::Agent(_) => true,
         group => resolve(group, from, directory).is_ok(),
@@ -190,12 +190,12 @@ pub(crate) fn filter_for_hub(
         .then_some(RelayedMessage { draft: Draft { restored, ..relayed.draft }, ..relayed })
 }
 
-/// Qualifies an agent's name with its hub, as every hub understands it.
+/// Qualifies an agent's name with its hub, so that every hub understands the name.
 fn qualify(agent: &AgentId, me: &Name) -> AgentId {
     AgentId { name: agent.name.clone(), realm: agent.realm.clone().or_else(|| Some(me.clone())) }
 }
 
-/// Removes this hub's own name from an agent's name.
+/// Removes this hub's name from the qualified name of an agent.
 fn localize(agent: AgentId, me: &Name) -> AgentId {
     AgentId { realm: agent.realm.filter(|realm| realm != me), ..agent }
 }

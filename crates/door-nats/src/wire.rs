@@ -1,6 +1,6 @@
 //! Wire format between hubs: one JSON object per stream message and per bucket entry.
 //!
-//! Agents are written as `name@hub`, so every reader understands them alike. Readers ignore unknown keys and
+//! Agents are written as `name@hub`, so that every reader understands them alike. Readers ignore unknown keys and
 //! reject other versions.
 
 use std::borrow::Cow;
@@ -13,14 +13,15 @@ use switchboard_core::{Address, AgentId, Door, Hop, Kind, MessageId, Name, descr
 /// Version of the wire format.
 pub(crate) const VERSION: u32 = 1;
 
-/// Most agents in a roster; fewer if they exceed the payload limit. A thousand agents take 150 kB, and a
-/// server accepts one megabyte by default.
+/// Maximum number of agents in a roster; fewer if they exceed the payload limit.
+///
+/// A thousand agents take 150 kB, and a server accepts one megabyte by default.
 pub(crate) const MAX_AGENTS: usize = 4096;
 
-/// Longest role, status or sentence in characters. Other hubs show them in lists.
+/// Maximum length of a role, status or sentence, in characters. Other hubs show these in lists.
 const MAX_TEXT: usize = 200;
 
-/// Fields that every stream message has.
+/// The fields that every stream message has.
 #[derive(Debug, Deserialize)]
 struct Head {
     v: u32,
@@ -45,13 +46,13 @@ pub(crate) enum Envelope {
     ReceiptBatch(ReceiptBatch),
 }
 
-/// Message from one hub to another, or to all.
+/// Message from one hub to another hub or to all hubs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HubMessage<'a> {
     pub(crate) v: u32,
     #[serde(rename = "type")]
     pub(crate) envelope: EnvelopeKind,
-    /// Hub that sent it.
+    /// Hub that sent the message.
     pub(crate) hub: Cow<'a, Name>,
     pub(crate) id: MessageId,
     pub(crate) from: AgentId,
@@ -68,25 +69,25 @@ pub(crate) struct HubMessage<'a> {
     pub(crate) metadata: Cow<'a, Map<String, Value>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) via: Vec<Hop>,
-    /// Door through which it entered the sending hub.
+    /// Door through which the message entered the sending hub.
     pub(crate) door: Door,
     /// True if the sending hub verified that `from` wrote it.
     pub(crate) verified: bool,
     /// The signed bytes, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) signed: Option<String>,
-    /// Agents of other owners that already receive it from the sending hub, as readers of the channel there.
+    /// Agents of other owners that already receive the message from the sending hub, as readers of the channel there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) heard: Vec<AgentId>,
-    /// Channel it was posted in, if it is not addressed to that whole channel.
+    /// Channel in which the message was posted, unless the message is addressed to that whole channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) posted_in: Option<Name>,
-    /// For a post to one agent: the hub that has the agent. `None` if the sending hub delivers it itself.
+    /// Hub of the addressed agent, for a post to one agent. `None` if the sending hub itself delivers the post.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bound_for: Option<Name>,
 }
 
-/// Receipt of the receiving hub: the message was accepted or refused.
+/// Receipt of the receiving hub, which accepted or refused the message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeliveryReceipt {
     pub(crate) v: u32,
@@ -94,21 +95,21 @@ pub(crate) struct DeliveryReceipt {
     pub(crate) envelope: EnvelopeKind,
     pub(crate) hub: Name,
     pub(crate) id: MessageId,
-    /// Agents of that hub it was addressed to.
+    /// Agents of the receiving hub to which the message was addressed.
     pub(crate) agents: Vec<Name>,
-    /// Reason for a refusal; `None` if it was accepted.
+    /// Reason for the refusal; `None` if the message was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<String>,
 }
 
-/// Batch of later receipts: messages that agents have seen or acknowledged.
+/// Batch of reader receipts: messages that agents have seen or acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReceiptBatch {
     pub(crate) v: u32,
     #[serde(rename = "type")]
     pub(crate) envelope: EnvelopeKind,
     pub(crate) hub: Name,
-    /// Parsed one by one, so an invalid entry affects no other.
+    /// Entries, parsed one by one, so that an invalid entry does not affect the others.
     pub(crate) said: Vec<Value>,
 }
 
@@ -116,7 +117,7 @@ pub(crate) struct ReceiptBatch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReaderReceipt {
     pub(crate) id: MessageId,
-    /// Recipient at the sending hub of this receipt.
+    /// Recipient on the hub that sends this receipt.
     pub(crate) agent: Name,
     pub(crate) became: ReaderState,
     /// Note of the agent's acknowledgement.
@@ -136,7 +137,7 @@ pub(crate) enum ReaderState {
 pub(crate) struct Roster {
     pub(crate) v: u32,
     pub(crate) hub: Name,
-    /// Parsed one by one, so an invalid entry affects no other.
+    /// Entries, parsed one by one, so that an invalid entry does not affect the others.
     pub(crate) agents: Vec<Value>,
 }
 
@@ -157,10 +158,11 @@ pub(crate) struct RosterAgent {
 pub(crate) struct HubHeartbeat {
     pub(crate) v: u32,
     pub(crate) hub: Name,
-    /// Generated at every start, so that two hubs with the same name detect each other.
+    /// Id that is generated at every start, so that two hubs with the same name detect each other.
     pub(crate) run: String,
-    /// Generated once and stored, so that a hub distinguishes its own earlier run from another hub with its
-    /// name.
+    /// Id that is generated once and stored.
+    ///
+    /// With it, a hub distinguishes its own earlier run from another hub with the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) home: Option<String>,
 }
@@ -174,7 +176,7 @@ pub(crate) struct AgentPresence {
     pub(crate) agent: AgentActivity,
 }
 
-/// Activity of an agent. Silence is a duration and not a time, because clocks differ.
+/// Activity of an agent. Silence is a duration instead of a time, because the clocks of hubs differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AgentActivity {
     pub(crate) name: Name,
@@ -183,13 +185,13 @@ pub(crate) struct AgentActivity {
     pub(crate) message: Option<String>,
     /// Milliseconds between the agent's last heartbeat and this message.
     pub(crate) silent_ms: u64,
-    /// True while its hub receives heartbeats; the hub publishes the end.
+    /// True while the agent's hub receives heartbeats from it; the hub publishes when that ends.
     #[serde(rename = "awake", default)]
     pub(crate) is_awake: bool,
 }
 
 impl AgentActivity {
-    /// True if both describe the same activity, whenever they were written.
+    /// Returns true if both describe the same activity, regardless of when each was written.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let Self { name, status, message, is_awake, silent_ms: _ } = self;
         (name, status, message, is_awake) == (&other.name, &other.status, &other.message, &other.is_awake)
@@ -239,12 +241,12 @@ pub(crate) fn truncate(text: &str) -> String {
     text.chars().take(MAX_TEXT).collect()
 }
 
-/// Serializes the first entries of a list that together fit into one payload.
+/// Serializes as many entries from the start of a list as fit into one payload together.
 pub(crate) fn first_fitting<T: Serialize>(
     list: impl IntoIterator<Item = T>,
     max_payload: usize,
 ) -> Vec<Value> {
-    /// Size of the fields around the list, with the overhead of JSON and NATS.
+    /// Space reserved for the fields around the list and for the overhead of JSON and NATS.
     const AROUND: usize = 4 << 10;
     let mut left = max_payload.saturating_sub(AROUND);
     let value = |entry: T| serde_json::to_value(entry).unwrap_or_default();
@@ -258,27 +260,27 @@ pub(crate) fn first_fitting<T: Serialize>(
     list.into_iter().take(MAX_AGENTS).map(value).take_while(fits).collect()
 }
 
-/// Rejects any other version.
+/// Rejects any version other than [`VERSION`].
 pub(crate) fn check_version(version: u32) -> Result<(), Malformed> {
     if version == VERSION { Ok(()) } else { Err(Malformed::Version(version)) }
 }
 
-/// Parses the valid entries among the first [`MAX_AGENTS`].
+/// Parses the valid entries among the first [`MAX_AGENTS`] of a list.
 pub(crate) fn parse_entries<T: serde::de::DeserializeOwned>(list: Vec<Value>) -> Vec<T> {
     list.into_iter().take(MAX_AGENTS).filter_map(|entry| serde_json::from_value(entry).ok()).collect()
 }
 
-/// Serializes a value of this module.
+/// Serializes a value of this module as JSON.
 pub(crate) fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
     to_bytes_of(value, 0)
 }
 
-/// Like [`to_bytes`], with the buffer allocated once for a text of this length.
+/// Serializes a value like [`to_bytes`], with the buffer pre-allocated for a text of this length.
 pub(crate) fn to_bytes_of<T: Serialize>(value: &T, text: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text + 512);
     match serde_json::to_writer(&mut bytes, value) {
         Ok(()) => bytes,
-        // Maps have text keys and numbers are finite, so every value is valid JSON.
+        // Serialization cannot fail, because maps have text keys and numbers are finite.
         Err(_) => Vec::new(),
     }
 }

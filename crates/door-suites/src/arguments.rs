@@ -1,5 +1,6 @@
-//! Parses the arguments that a model passes to a suite's tool. Models wrap, unwrap and rename arguments; an unambiguous
-//! variant is accepted.
+//! Parser for the arguments that a model passes to a suite's tool.
+//!
+//! Models wrap, unwrap and rename arguments. The parser accepts every unambiguous variant.
 
 use std::borrow::Cow;
 
@@ -10,16 +11,16 @@ use switchboard_core::{describe_json_error, suggest_similar};
 
 use crate::schema::Checker;
 
-/// Keys accepted in place of `subtool` and `args` when those are absent, in the order in which they are tried.
+/// Alternative keys for `subtool`, tried in this order if `subtool` is absent. `ARGS_KEYS` does the same for `args`.
 const SUBTOOL_KEYS: [&str; 3] = ["subtool", "tool", "name"];
 const ARGS_KEYS: [&str; 3] = ["arguments", "params", "input"];
 
 /// A parsed request to a suite's tool.
 #[derive(Debug)]
 pub(crate) enum SuiteRequest<'a> {
-    /// Lists or describes the suite's tools.
+    /// Request to list or describe the suite's tools.
     Introspect(IntrospectQuery),
-    /// Calls one of the suite's tools.
+    /// Request to call one of the suite's tools.
     Call(Call<'a>),
 }
 
@@ -33,7 +34,7 @@ pub(crate) struct IntrospectQuery {
     pub(crate) cursor: Option<String>,
 }
 
-/// A call of one tool. Its arguments are resolved later, once the tool's schema is known.
+/// A call of one tool. [`Call::arguments`] resolves the arguments later, when the tool's schema is known.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) subtool: String,
@@ -41,7 +42,7 @@ pub(crate) struct Call<'a> {
     extra: RawObject<'a>,
 }
 
-/// Parses the arguments of a suite's tool. The error is a text for the model.
+/// Parses the arguments of a suite's tool. The error is a message for the model.
 pub(crate) fn parse<'a>(arguments: Option<&'a RawValue>, suite: &str) -> Result<SuiteRequest<'a>, String> {
     let object = match arguments.filter(|arguments| !is_null(arguments)) {
         None => RawObject::default(),
@@ -72,7 +73,7 @@ pub(crate) fn call_example(subtool: &str) -> String {
     format!("{{\"action\":\"call\",\"subtool\":{},\"args\":{{…}}}}", to_raw(&subtool).get())
 }
 
-/// Reads an introspection request from the top-level keys or from `args`, since models use either.
+/// Reads an introspection request from the top-level keys or from `args`, because models use either.
 pub(crate) fn parse_query(object: &RawObject<'_>) -> IntrospectQuery {
     let inner = object.get("args").and_then(as_object_text);
     let inner =
@@ -113,9 +114,9 @@ fn parse_call<'a>(object: RawObject<'a>, suite: &str) -> Result<Call<'a>, String
 }
 
 impl Call<'_> {
-    /// Returns the tool's arguments: `args` as an object or as a JSON string, else the remaining top-level keys.
+    /// Returns the tool's arguments: `args` (an object or a JSON string), otherwise the remaining top-level keys.
     ///
-    /// Top-level keys are never merged into a non-empty `args`. The error is a text for the model.
+    /// Top-level keys are never merged into a non-empty `args`. The error is a message for the model.
     pub(crate) fn arguments(&self, checker: &Checker) -> Result<Box<RawValue>, String> {
         if let Some(args) = self.args.as_deref().filter(|args| !is_null(args)) {
             let text = as_object_text(args).ok_or("'args' must be an object.")?;
@@ -135,7 +136,8 @@ impl Call<'_> {
     }
 }
 
-/// Returns the text of an object, also if it was sent as a JSON string. An empty string is an empty object.
+/// Returns the JSON text of an object, even if the object was sent as a JSON string. An empty string counts as an empty
+/// object.
 fn as_object_text(value: &RawValue) -> Option<String> {
     let text = match serde_json::from_str::<String>(value.get()) {
         Ok(text) if text.trim().is_empty() || text.trim() == "null" => return Some("{}".to_owned()),

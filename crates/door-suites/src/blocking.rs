@@ -1,4 +1,4 @@
-//! Runs CPU-bound work off the async threads.
+//! Execution of CPU-bound work outside the async worker threads.
 
 /// Runs CPU-bound work, such as ranking thousands of tools, on a blocking thread.
 pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -6,7 +6,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + S
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is shutting down, and the caller with it.
+            // The task was cancelled because the runtime is shutting down, so the caller will be dropped as well.
             Err(_) => std::future::pending().await,
         },
     }

@@ -1,4 +1,4 @@
-//! Time-limited cache for results of read-only tools.
+//! Cache with a time to live (TTL) for the results of read-only tools.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-/// Limits of one suite's cache, in entries and in bytes. When either is reached, the entries that expire first are
-/// evicted.
+/// Maximum number of entries in one suite's cache; `MAX_BYTES` is the maximum size. At either limit, the entries that
+/// expire first are evicted.
 const MAX_ENTRIES: usize = 256;
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
-/// Result cache of one suite.
+/// TTL cache for the tool results of one suite.
 #[derive(Debug)]
 pub(crate) struct ResultCache {
     ttl: Duration,
@@ -42,7 +42,7 @@ impl ResultCache {
         entries.results.get(key).filter(|(ends, _)| *ends > Instant::now()).map(|(_, result)| result.clone())
     }
 
-    /// Caches a result, unless it would take more than an eighth of the whole cache.
+    /// Caches a result, unless the entry would take more than an eighth of `MAX_BYTES`.
     pub(crate) fn insert(&self, key: String, result: &RawValue) {
         let size = key.len() + result.get().len();
         if size > MAX_BYTES / 8 {
@@ -63,7 +63,7 @@ impl ResultCache {
         entries.results.insert(key, (now + self.ttl, result.to_owned()));
     }
 
-    /// Clears the cache after a tool that may have changed something.
+    /// Clears the cache. Called after a tool that may have changed something.
     pub(crate) fn clear(&self) {
         *self.entries.lock() = Entries::default();
     }

@@ -1,4 +1,4 @@
-//! Outcome of a tool call, and its error text for the model.
+//! Outcome of a tool call, and the error text that the model gets.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,11 +11,11 @@ use crate::metrics::Outcome;
 use crate::tool::Tool;
 use crate::tool_result;
 
-/// Outcome of a tool call.
+/// Outcome of one tool call.
 pub(crate) struct CallOutcome {
     pub(crate) result: Result<Box<RawValue>, RpcError>,
     pub(crate) outcome: Outcome,
-    /// True if the child has this tool.
+    /// True if the child has a tool of this name.
     pub(crate) is_known: bool,
 }
 
@@ -24,8 +24,9 @@ impl CallOutcome {
         Self { result: Ok(tool_result::refusal(text)), outcome: Outcome::Refused, is_known }
     }
 
-    /// Builds the outcome of a failed call. JSON-RPC errors of the child pass through; other errors become text for the
-    /// model.
+    /// Builds the outcome of a failed call.
+    ///
+    /// JSON-RPC errors of the child are passed through unchanged; other errors become text for the model.
     pub(crate) fn failed(error: ChildError, is_known: bool) -> Self {
         let result = match error {
             ChildError::Rpc(error) => Err(error),
@@ -35,12 +36,14 @@ impl CallOutcome {
     }
 }
 
-/// Renders an error for the model. Sanitized, because it quotes the child.
+/// Renders an error for the model. The text is sanitized, because it quotes the child.
 pub(crate) fn error_text(error: &ChildError) -> String {
     sanitize_description(&error.to_string()).text
 }
 
-/// Validates the arguments of a call. The error lists the issues and adds the schema and a valid example call.
+/// Validates the arguments of a call against the tool's schema.
+///
+/// The error text lists the violations and adds the schema and a valid example call.
 pub(crate) fn check_arguments(tool: &Tool, call: &Call<'_>) -> Result<Box<RawValue>, String> {
     let checker = tool.checker();
     let (wrong, arguments) = match call.arguments(checker) {
@@ -69,7 +72,7 @@ pub(crate) fn is_error(result: &RawValue) -> bool {
         #[serde(default)]
         is_error: bool,
     }
-    // Most results lack the flag and may be large: a substring search is much faster than parsing them.
+    // Most results do not contain the flag and may be large, so search for the key before parsing.
     result.get().contains("\"isError\"")
         && serde_json::from_str::<Head>(result.get()).is_ok_and(|head| head.is_error)
 }

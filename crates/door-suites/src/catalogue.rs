@@ -1,4 +1,4 @@
-//! Cached tool lists of children, so that listing tools starts no process.
+//! Cache of the children's tool lists, so that listing tools starts no process.
 
 use std::collections::HashMap;
 
@@ -13,30 +13,32 @@ use crate::paths::SuitePaths;
 use crate::spec::{ChildSpec, Launch};
 use crate::tool::Tool;
 
-/// Largest catalogue stored in a file. 1,000 tools of real servers have about 1 MB.
+/// Maximum size of a stored catalogue, in bytes. A catalogue of 1,000 tools of real servers takes about 1 MB.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
-/// Most tools that are read of one child; bounds memory and the time of comparisons.
+/// Maximum number of tools read from one child. Bounds memory and the time for comparing tools.
 const MAX_TOOLS: usize = 10_000;
-/// Age from which a catalogue is refreshed if possible; if not, its age is shown.
+/// Age at which a catalogue is stale. A stale catalogue is refreshed; if that fails, it is shown with a note of its
+/// age.
 const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 
-/// Minimum age difference before an unchanged catalogue is written again.
+/// Minimum interval before an unchanged catalogue is stored again with a newer timestamp.
 const REWRITE_AFTER: SignedDuration = SignedDuration::from_hours(1);
 
-/// Tools of one child, in the child's order.
+/// Tool list of one child, in the order in which the child listed the tools.
 #[derive(Debug)]
 pub(crate) struct Catalogue {
     pub(crate) tools: Vec<Tool>,
     by_name: HashMap<String, usize>,
     pub(crate) instructions: Option<String>,
     pub(crate) taken_at: Timestamp,
-    /// True if the child lists more tools than the limit.
+    /// True if the list was truncated because the child has more tools than the limit.
     pub(crate) is_cut: bool,
 }
 
 impl Catalogue {
-    /// Builds a catalogue from a listing. Tools without a usable name are dropped, and so are duplicate names, since no
-    /// call could reach the second tool.
+    /// Builds a catalogue from a listing.
+    ///
+    /// Tools without a usable name are dropped. Duplicates of a name are dropped too, because no call could reach them.
     pub(crate) fn new(listed: Listing, instructions: Option<String>, taken_at: Timestamp) -> Self {
         let Listing { items: listed, is_cut } = listed;
         let is_cut = is_cut || listed.len() > MAX_TOOLS;
@@ -51,7 +53,7 @@ impl Catalogue {
         Self { tools, by_name, instructions, taken_at, is_cut }
     }
 
-    /// Returns a note for the model if the tool list is truncated.
+    /// Returns a note for the model if the tool list was truncated.
     pub(crate) fn truncation_note(&self, child: &str) -> Option<String> {
         let count = self.tools.len();
         let note = format!("{child} lists too many tools; only the first {count} can be used");
@@ -63,19 +65,20 @@ impl Catalogue {
         self.by_name.get(name).and_then(|&position| self.tools.get(position))
     }
 
-    /// Returns the tools as the child listed them.
+    /// Returns the raw JSON of all tools, as the child listed them.
     pub(crate) fn raws(&self) -> Vec<Box<RawValue>> {
         self.tools.iter().map(|tool| tool.raw.clone()).collect()
     }
 
-    /// True if a host would see no difference between the two lists.
+    /// Returns true if both catalogues contain the same tools in the same order.
     pub(crate) fn has_same_tools(&self, other: &Self) -> bool {
         self.tools.len() == other.tools.len()
             && self.tools.iter().zip(&other.tools).all(|(one, two)| one.raw.get() == two.raw.get())
     }
 
-    /// True if storing `newer` would add nothing. Prevents constant disk writes by a child that announces changes all
-    /// the time.
+    /// Returns true if storing `newer` can be skipped because nothing relevant changed.
+    ///
+    /// This avoids constant disk writes for a child that announces list changes all the time.
     pub(crate) fn is_equivalent_to(&self, newer: &Self) -> bool {
         self.has_same_tools(newer)
             && self.is_cut == newer.is_cut
@@ -88,7 +91,7 @@ impl Catalogue {
     }
 }
 
-/// On-disk store for the catalogues of a workspace. Unreadable and unwritable files count as missing.
+/// On-disk cache of the catalogues of a workspace. Files that cannot be read or written count as missing.
 #[derive(Debug, Clone)]
 pub(crate) struct CatalogueStore {
     dir: Option<Dir>,
@@ -97,7 +100,7 @@ pub(crate) struct CatalogueStore {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Stored {
-    /// Hash of the launch settings. A different command may have different tools.
+    /// Hash of the launch settings. It invalidates the catalogue when the command changes, since the tools may differ.
     launch: String,
     taken_at: Timestamp,
     instructions: Option<String>,
@@ -113,7 +116,7 @@ impl CatalogueStore {
         Self { dir }
     }
 
-    /// Returns the store's folder.
+    /// Returns the folder that contains the stored catalogues, if it can be opened.
     pub(crate) fn folder(&self) -> Option<&Dir> {
         self.dir.as_ref()
     }
@@ -128,7 +131,7 @@ impl CatalogueStore {
         is_current.then(|| Catalogue::new(listing, stored.instructions, stored.taken_at))
     }
 
-    /// Stores a catalogue, unless it is too large.
+    /// Stores a catalogue, unless it exceeds the maximum size.
     pub(crate) fn save(&self, spec: &ChildSpec, catalogue: &Catalogue) {
         let Some(dir) = &self.dir else { return };
         let stored = Stored {
@@ -155,8 +158,9 @@ fn file_name(spec: &ChildSpec) -> String {
     format!("{}.json", spec.name)
 }
 
-/// Hashes the launch settings without the values of variables and headers: they may be secret, and not even their hash
-/// belongs in a file.
+/// Hashes the launch settings without the values of variables and headers.
+///
+/// The values may be secret, and even their hash must not be stored in a file.
 fn launch_hash(spec: &ChildSpec) -> String {
     let parts: Vec<&str> = match &spec.launch {
         Launch::Stdio { command, args, env, cwd, .. } => {

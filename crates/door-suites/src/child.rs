@@ -1,8 +1,8 @@
 //! Client for one child MCP server.
 //!
-//! [`Child`] is a handle; no process runs until the first request. Requests and answers travel as raw JSON, so that
-//! nothing the child sends is lost. Concurrent callers share one start. An idle child is stopped, a crashed one is
-//! restarted, and one that keeps failing to start is not retried until the circuit breaker closes.
+//! [`Child`] is a handle; no process runs until the first request. Requests and responses are forwarded as raw JSON, so
+//! that no field is lost. Concurrent callers share one start. An idle child is stopped, and a crashed child is
+//! restarted with backoff. After repeated failed starts, a circuit breaker rejects requests until its next trial start.
 
 mod connection;
 mod downloaders;
@@ -55,22 +55,22 @@ pub use self::status::{ChildEvent, ChildState, ChildStatus, Counts, InitializeRe
 use crate::host::{Caller, Host};
 use crate::spec::ChildSpec;
 
-/// Most items that are read of one list. A server with more is most likely broken.
+/// Maximum number of items read from one list. A server with more items is most likely broken.
 const LIST_CAP: usize = 50_000;
 
-/// Most pages that are read of one list. Pages may be empty, and then nothing else would end the loop.
+/// Maximum number of pages read from one list. Terminates the loop if a server keeps returning empty pages.
 const PAGE_CAP: usize = 2_000;
 
-/// A list read from the child, page by page.
+/// A complete list read from the child, page by page.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// The items, in the child's order.
+    /// The items, in the order in which the child listed them.
     pub items: Vec<Box<RawValue>>,
-    /// True if the child has more items than the limits allow.
+    /// True if the list was truncated at the limits.
     pub is_cut: bool,
 }
 
-/// Handle for a child. Cheap to clone; dropping the last clone stops the child.
+/// Handle for a child. Cheap to clone; the child is stopped when the last clone is dropped.
 #[derive(Clone)]
 pub struct Child(Arc<Inner>);
 
@@ -85,7 +85,7 @@ struct State {
     now: Lifecycle,
     recovery: Recovery,
     last_error: Option<String>,
-    /// True after `close`: the child is never started again.
+    /// True after [`Child::close`]: the child must not be started again.
     is_closed: bool,
 }
 
@@ -98,7 +98,7 @@ enum Lifecycle {
 type Started = Result<Arc<Connection>, ChildError>;
 
 impl Child {
-    /// Creates a handle for a child that logs to `<name>.log` in the folder, if one is given.
+    /// Creates a handle for a child. If a `log` folder is given, the child's output is logged to `<name>.log` in it.
     pub fn new(spec: Arc<ChildSpec>, log: Option<Dir>) -> Self {
         Self::with_options(spec, ChildOptions { log, ..ChildOptions::default() })
     }
@@ -122,10 +122,10 @@ impl Child {
         &self.0.shared.spec
     }
 
-    /// Sends one request and returns the raw answer. Starts the child if needed.
+    /// Sends one request and returns the raw response. Starts the child if needed.
     ///
-    /// Requests are not retried: if the child ends before it answers, the caller gets an error. The one exception is an
-    /// HTTP server that has dropped the session and therefore cannot have acted on the request.
+    /// A request is not retried if the child ends before it responds, because the request may have taken effect. The
+    /// only exception is an HTTP server that has dropped the session: it cannot have processed the request.
     pub async fn request(
         &self,
         method: &str,
@@ -144,13 +144,15 @@ impl Child {
         }
     }
 
-    /// Lists items as [`list_all`](Self::list_all) does, without the truncation flag.
+    /// Lists all items of a kind, like [`list_all`](Self::list_all), but without the truncation flag.
     pub async fn list(&self, kind: ListKind, caller: &Caller) -> Result<Vec<Box<RawValue>>, ChildError> {
         self.list_all(kind, caller).await.map(|listing| listing.items)
     }
 
-    /// Lists all items of a kind, page by page, up to the limits. Empty if the child does not declare the capability.
-    /// Starts the child if needed, but does not restart it if it ends in between.
+    /// Lists all items of a kind, page by page, up to the limits.
+    ///
+    /// The list is empty if the child does not declare the capability. Starts the child if needed, but does not restart
+    /// a child that ends between two pages.
     pub async fn list_all(&self, kind: ListKind, caller: &Caller) -> Result<Listing, ChildError> {
         let used = self.connection(caller).await?;
         match self.read_pages(&used, kind, caller).await {
@@ -169,13 +171,13 @@ impl Child {
         caller: &Caller,
     ) -> Result<Listing, ChildError> {
         let opened = used.0.initialized().ok_or_else(|| used.0.disconnected_error())?;
-        // Tools are always requested: some servers have tools without declaring the capability.
+        // Always request tools: some servers have tools without declaring the capability.
         if kind != ListKind::Tools && opened.capabilities.get(kind.capability()).is_none() {
             return Ok(Listing::default());
         }
         let mut items: Vec<Box<RawValue>> = Vec::new();
         let mut cursor: Option<String> = None;
-        // All pages together may be as large as one message.
+        // All pages together must not exceed the size limit of one message.
         let mut room = self.0.shared.options.message_cap;
         for _ in 0..PAGE_CAP {
             let params = cursor.as_ref().map(|cursor| to_raw(&serde_json::json!({ "cursor": cursor })));
@@ -221,7 +223,7 @@ impl Child {
         listing
     }
 
-    /// Opens a new connection after the session of the old one has expired.
+    /// Opens a new connection after the session of the old connection has expired.
     async fn reconnect(&self, used: ConnectionGuard, caller: &Caller) -> Result<ConnectionGuard, ChildError> {
         used.0.end("its session had ended", EndKind::Wanted);
         self.0.record_end(&mut self.0.state.lock(), &used.0);
@@ -272,17 +274,18 @@ impl Child {
         self.0.shared.log.tail()
     }
 
-    /// Subscribes to the child's events. A receiver that lags behind is notified that it missed some.
+    /// Subscribes to the child's events. A receiver that lags behind gets an error that it missed events.
     pub fn events(&self) -> broadcast::Receiver<ChildEvent> {
         self.0.shared.events()
     }
 
-    /// Returns the number of announced tool-list changes. [`ChildEvent`] reports the same later and debounced.
+    /// Returns how many tool-list changes the child has announced. Counts immediately, whereas [`ChildEvent`]s are
+    /// debounced.
     pub fn tool_changes(&self) -> u64 {
         self.0.shared.tool_changes.load(Ordering::Relaxed)
     }
 
-    /// Notifies the child that this client's roots changed, if the child runs and has served the client.
+    /// Notifies the child that this client's roots changed, if the child is running and has served the client.
     pub fn roots_changed(&self, host: &Arc<dyn Host>) {
         let running = match &self.0.state.lock().now {
             Lifecycle::Running(connection) => Arc::clone(connection),
@@ -293,20 +296,21 @@ impl Child {
         }
     }
 
-    /// Stops the child permanently.
+    /// Stops the child permanently; later requests fail.
     pub async fn close(&self) {
         self.0.state.lock().is_closed = true;
         self.stop().await;
     }
 
-    /// Stops the child and all its descendants, and returns when they are gone. The next request starts it again.
+    /// Stops the child and all its descendants, and returns when they have ended. The next request starts the child
+    /// again.
     pub async fn stop(&self) {
         let was = std::mem::replace(&mut self.0.state.lock().now, Lifecycle::Stopped);
         match was {
             Lifecycle::Stopped => {}
             Lifecycle::Starting { mut outcome, cancel, .. } => {
                 cancel.cancel();
-                // The start task sends an outcome or has already ended.
+                // This cannot hang: the start task either sends an outcome or has already ended.
                 let _ = outcome.wait_for(Option::is_some).await;
             }
             Lifecycle::Running(connection) => {
@@ -316,7 +320,7 @@ impl Child {
         self.0.shared.wait_stopped().await;
     }
 
-    /// Returns a connection, and opens one if there is none.
+    /// Returns a connection; opens one, or waits for the start in progress, if there is none.
     async fn connection(&self, caller: &Caller) -> Result<ConnectionGuard, ChildError> {
         let mut outcome = {
             let mut state = self.0.state.lock();
@@ -350,7 +354,7 @@ impl Child {
 }
 
 impl Inner {
-    /// Waits for a request slot, at most for the request timeout.
+    /// Waits for a request slot, at most for the duration of the request timeout.
     async fn acquire_slot(&self, caller: &Caller) -> Result<Slot<'_>, ChildError> {
         let busy = |waiting| ChildError::Busy { child: self.shared.name().to_owned(), waiting };
         tokio::select! {
@@ -361,7 +365,7 @@ impl Inner {
         }
     }
 
-    /// Starts the child in its own task, which continues if the caller goes away.
+    /// Starts the child in a separate task, which continues even if the caller is dropped.
     fn start(
         self: &Arc<Self>,
         state: &mut State,
@@ -380,12 +384,12 @@ impl Inner {
         state.now = Lifecycle::Starting { outcome: outcome.clone(), cancel: cancel.clone(), is_probe };
         let caller = Caller { host: caller.host.clone(), ..Caller::default() };
         let inner = Arc::clone(self);
-        // Created here, inside the span of the caller that caused the start.
+        // Create the span here, so that its parent is the span of the caller that caused the start.
         let span = tracing::info_span!("child_start", child = self.shared.name());
         tokio::spawn(async move {
             let start = async {
                 sleep(wait).await;
-                // Two instances of a child at once could conflict over a file or a port.
+                // Wait for the previous instance: two instances at once could conflict over a file or a port.
                 inner.shared.wait_stopped().await;
                 inner.starter.start(&caller).await
             };
@@ -400,7 +404,7 @@ impl Inner {
         Ok(outcome)
     }
 
-    /// Records the outcome of a start.
+    /// Records the outcome of a start. Discards the connection if the start was cancelled in the meantime.
     fn finish_start(self: &Arc<Self>, started: Option<Started>, cancel: &CancellationToken) -> Started {
         let mut state = self.state.lock();
         let stopped = || self.shared.cannot_start("it was stopped while it started", "call again");
@@ -429,8 +433,10 @@ impl Inner {
         started
     }
 
-    /// Records a connection that has ended; unless it was stopped on purpose, that is a crash. A caller or
-    /// [`supervise`] records it, whichever notices first, so that no caller bypasses the backoff after a crash.
+    /// Records the end of a connection, as a crash unless Switchboard stopped it on purpose.
+    ///
+    /// Both a caller and [`supervise`] may notice the end. The first of them records it, so that no caller bypasses the
+    /// backoff after a crash.
     fn record_end(&self, state: &mut State, connection: &Arc<Connection>) {
         let Some(ending) = connection.ending() else { return };
         if !matches!(&state.now, Lifecycle::Running(running) if Arc::ptr_eq(running, connection)) {
@@ -447,7 +453,7 @@ impl Inner {
         }
     }
 
-    /// Stops a connection that has been idle too long; otherwise returns when to check again.
+    /// Stops a connection that has been idle for `idle`; otherwise returns when to check again.
     fn stop_if_idle(&self, connection: &Arc<Connection>, idle: Duration) -> Option<Instant> {
         let mut state = self.state.lock();
         let due = connection.last_used() + idle;
@@ -460,7 +466,7 @@ impl Inner {
         None
     }
 
-    /// Records the end of a connection and publishes it as an event.
+    /// Records the end of a connection and publishes a `Stopped` event.
     fn handle_end(&self, connection: &Arc<Connection>) {
         self.record_end(&mut self.state.lock(), connection);
         if let Some(ending) = connection.ending() {
@@ -482,7 +488,7 @@ impl Drop for Inner {
     }
 }
 
-/// Stops a connection when it is idle, and records its end.
+/// Supervises a connection: stops it when it is idle, and records its end.
 async fn supervise(inner: Weak<Inner>, connection: Arc<Connection>) {
     let idle = connection.shared.spec.limits.idle;
     let mut due = idle.map(|idle| Instant::now() + idle);
@@ -505,7 +511,7 @@ async fn supervise(inner: Weak<Inner>, connection: Arc<Connection>) {
     }
 }
 
-/// RAII guard for a connection in use. Prevents an idle stop.
+/// RAII guard for a connection in use. Prevents the idle timeout from stopping it.
 struct ConnectionGuard(Arc<Connection>);
 
 impl ConnectionGuard {

@@ -1,5 +1,6 @@
-//! Settings of `switchboard.config.json` for suites, with the defaults of the suite proxy's architecture (section
-//! "Configuration Management").
+//! Suite settings of `switchboard.config.json`.
+//!
+//! The defaults are those of the suite proxy's architecture (section "Configuration Management").
 
 mod expose;
 mod keys;
@@ -16,7 +17,7 @@ pub use self::keys::{UnknownKey, unknown_keys};
 use crate::error::SuiteError;
 use crate::wrapper::WrapperSettings;
 
-/// Longest tool name in bytes that hosts and models accept.
+/// Maximum length of a tool name that hosts and models accept, in bytes.
 const TOOL_NAME_LIMIT: usize = 64;
 
 /// Suite settings of a workspace.
@@ -147,7 +148,7 @@ pub struct CacheSettings {
 }
 
 impl Config {
-    /// Parses the suite settings of a file; unrelated keys are ignored.
+    /// Parses and validates the suite settings of a configuration file. Unrelated keys are ignored.
     pub fn from_file(file: &Value) -> Result<Self, SuiteError> {
         let config: Self = serde_path_to_error::deserialize(file).map_err(|error| {
             let key = error.path().to_string();
@@ -157,15 +158,15 @@ impl Config {
         Ok(config)
     }
 
-    /// Returns the settings of a server. Names are case-insensitive.
+    /// Returns the settings of a server, if there are any. Names are case-insensitive.
     pub fn suite(&self, child: &str) -> Option<&SuiteSettings> {
         let is_it = |name: &str| name.eq_ignore_ascii_case(child) || names_package(name, child);
         self.suites.get(child).or_else(|| self.suites.iter().find(|(name, _)| is_it(name)).map(|(_, s)| s))
     }
 
-    /// Returns the name of a server's tool.
+    /// Returns the name of a server's suite tool.
     ///
-    /// Server names may contain spaces and dots, which tool names may not: they become underscores.
+    /// Characters that are not valid in a tool name, such as spaces and dots, are replaced by underscores.
     pub fn suite_name(&self, child: &str) -> String {
         if let Some(name) = self.suite(child).and_then(|suite| suite.suite_name.clone()) {
             return name;
@@ -181,7 +182,7 @@ impl Config {
         own.unwrap_or(self.introspection.summary_max_chars)
     }
 
-    /// Rejects values that are out of range.
+    /// Returns an error if a value is out of range.
     pub fn check(&self) -> Result<(), SuiteError> {
         let positive = |key: String, value: Option<u64>| match value {
             Some(0) => Err(bad(key, "is 0, but must be at least 1")),
@@ -228,7 +229,7 @@ fn is_tool_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// True if a key is the scoped package name from which the child's name was derived.
+/// Returns true if `key` is the scoped package name from which the child's name was derived.
 fn names_package(key: &str, child: &str) -> bool {
     crate::names::child_name(key).is_ok_and(|name| name.eq_ignore_ascii_case(child))
 }

@@ -1,4 +1,4 @@
-//! Descriptions of children for models.
+//! Descriptions of children, for models.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,16 +12,18 @@ use crate::discovery::Issue;
 use crate::paths::SuitePaths;
 use crate::spec::{ChildSpec, Launch};
 
-/// File name of the workspace's own descriptions, in `.switchboard/`.
+/// Name of the workspace's descriptions file, in `.switchboard/`.
 pub const DESCRIPTIONS_NAME: &str = "mcp-descriptions.json";
 
-/// Larger than any descriptions file that a person writes.
+/// Maximum size of a descriptions file, in bytes. No handwritten file is this large.
 const LIMIT: u64 = 1 << 20;
 
-/// Longest description taken from a child's own instructions, in characters: about one line.
+/// Maximum length of a description taken from a child's own instructions: about one line, in characters.
 const INSTRUCTIONS_LIMIT: usize = 120;
 
-/// The workspace's own descriptions: `mcp-descriptions.json`, as in the suite proxy's architecture.
+/// Descriptions written for this workspace, read from `mcp-descriptions.json`.
+///
+/// The suite proxy's architecture defines the format.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(default)]
 pub struct Descriptions {
@@ -33,16 +35,18 @@ pub struct Descriptions {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(default)]
 pub struct Description {
-    /// Text for models that may call the child.
+    /// Description for models that may call the child.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switchboard: Option<String>,
-    /// Text for the model that works inside the child's wrapper.
+    /// Description for the model inside the child's wrapper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claude: Option<String>,
 }
 
 impl Descriptions {
-    /// Loads the workspace's file; empty if it is missing, an [`Issue`] if it is invalid.
+    /// Loads the workspace's descriptions file.
+    ///
+    /// Returns empty descriptions if the file is missing, and an [`Issue`] if it is invalid.
     pub fn load(paths: &SuitePaths) -> Result<Self, Issue> {
         let file = paths.workspace.join(".switchboard").join(DESCRIPTIONS_NAME);
         let problem = |message: String| Issue { file: file.clone(), message, child: None };
@@ -67,7 +71,10 @@ impl Descriptions {
     }
 }
 
-/// Returns the description shown to models: the owner's, else a built-in one, else the child's own instructions.
+/// Returns the description of a child that is shown to models.
+///
+/// The owner's description takes precedence over a built-in one, and this over one from the child's own instructions.
+/// If there is none of these, the description is `<name> tools`.
 pub fn suite_description(
     spec: &ChildSpec,
     config: &Config,
@@ -80,8 +87,10 @@ pub fn suite_description(
         .unwrap_or_else(|| format!("{} tools", spec.name))
 }
 
-/// Returns the owner's description of a child. The `description` field of its file counts only if there is no built-in
-/// description: most such files are copied from elsewhere.
+/// Returns the owner's description of a child.
+///
+/// The `description` field of the child's file is used only if there is no built-in description, because most such
+/// files are copied from elsewhere.
 pub(crate) fn owner_description(
     spec: &ChildSpec,
     config: &Config,
@@ -107,13 +116,14 @@ struct KnownServer {
 static BUILT_IN: LazyLock<Vec<KnownServer>> =
     LazyLock::new(|| serde_json::from_str(include_str!("descriptions.json")).unwrap_or_default());
 
-/// Returns the built-in description of a well-known server, identified by package, program or host.
+/// Returns the built-in description of a well-known server, which is identified by package, program or host.
 fn built_in(spec: &ChildSpec) -> Option<&'static str> {
     let mut words: Vec<String> = Vec::new();
     match &spec.launch {
         Launch::Stdio { command, args, .. } => {
             for word in std::iter::once(command).chain(args.iter().take(8)) {
-                // `@scope/pkg@1.2`, `mcp/time:latest`, `/usr/bin/pkg`, `path/to/pkg/dist/index.js`
+                // Strip the version or tag, as in `@scope/pkg@1.2` or `mcp/time:latest`. Paths such as `/usr/bin/pkg`
+                // or `path/to/pkg/dist/index.js` have none.
                 let package = match word.rfind(['@', ':']) {
                     Some(at) if at > 0 => &word[..at],
                     _ => word.as_str(),
@@ -133,7 +143,7 @@ fn built_in(spec: &ChildSpec) -> Option<&'static str> {
     BUILT_IN.iter().find(is_known).map(|known| known.text.as_str())
 }
 
-/// Returns the npm package inside a path such as `…/node_modules/@scope/pkg/dist/index.js`.
+/// Returns the npm package in a path such as `…/node_modules/@scope/pkg/dist/index.js`.
 fn npm_package(path: &str) -> Option<String> {
     let (_, below) = path.rsplit_once("node_modules/")?;
     let parts = if below.starts_with('@') { 2 } else { 1 };
@@ -141,7 +151,7 @@ fn npm_package(path: &str) -> Option<String> {
     Some(package.join("/"))
 }
 
-/// Returns the first sentence, truncated to one line.
+/// Returns the first sentence of a text, truncated to one line.
 fn first_sentence(text: &str) -> String {
     let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let end = text.find(". ").map_or(text.len(), |at| at + 1);

@@ -1,14 +1,16 @@
-//! Line diff of two texts, for people.
+//! Line diff of two texts, shown to people.
 
 use similar::{ChangeTag, TextDiff};
 
-/// Most lines of a diff that are shown: one screen.
+/// Maximum number of lines shown of a diff: one screen.
 const MOST_LINES: usize = 60;
 
-/// Longest line that is shown, in characters, so that one line cannot fill the screen.
+/// Maximum length of a shown line, in characters, so that one line cannot fill the screen.
 const LONGEST_LINE: usize = 400;
 
-/// Renders a unified diff with `-` and `+` prefixes and one line of context. Invisible characters are escaped.
+/// Renders a unified diff with one line of context. Invisible characters are escaped.
+///
+/// Removed lines have the prefix `-`, added lines the prefix `+`.
 pub(crate) fn line_diff(before: &str, after: &str) -> String {
     let diff = TextDiff::configure().timeout(std::time::Duration::from_millis(200)).diff_lines(before, after);
     let mut lines = Vec::new();
@@ -35,7 +37,7 @@ pub(crate) fn line_diff(before: &str, after: &str) -> String {
     lines.join("\n")
 }
 
-/// Escapes control and invisible characters of a line and truncates it.
+/// Escapes the control and invisible characters of a line, and truncates the line.
 pub(crate) fn escape_invisible(line: &str, longest: usize) -> String {
     let mut out = String::with_capacity(line.len());
     for (at, c) in line.chars().enumerate() {

@@ -1,4 +1,6 @@
-//! Discovery of a workspace's children. Starts nothing; an invalid file never hides another.
+//! Discovery of a workspace's children.
+//!
+//! Discovery starts no child, and an invalid file never hides other children.
 
 mod walk;
 
@@ -16,59 +18,62 @@ use crate::names::child_name;
 use crate::paths::SuitePaths;
 use crate::spec::ChildSpec;
 
-/// Larger than any server description that a person writes.
+/// Maximum size of a file that describes a server, in bytes. No handwritten file is this large.
 pub(crate) const FILE_LIMIT: u64 = 256 << 10;
 
-/// Most children of a workspace; their tool lists would fill a model's context before that.
+/// Maximum number of children of a workspace. The tool lists of this many children would exceed a model's context.
 const MAX_CHILDREN: usize = 500;
 
-/// Tool names that Switchboard itself uses.
+/// Tool names reserved for Switchboard's own tools.
 const RESERVED_TOOLS: [&str; 1] = ["switchboard_tools"];
 
 /// Result of a discovery.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Discovery {
-    /// Discovered children, sorted by name.
+    /// The discovered children, sorted by name.
     pub children: Vec<ChildSpec>,
-    /// Issues that prevent a child from being offered.
+    /// Problems that prevent a child from being offered.
     pub issues: Vec<Issue>,
-    /// Likely mistakes that prevent nothing.
+    /// Warnings about likely mistakes, which do not prevent a child from being offered.
     pub warnings: Vec<Issue>,
-    /// Names of children that the settings disable.
+    /// Names of the children that the settings disable.
     pub disabled: Vec<String>,
 }
 
-/// Issue with a file that describes a child.
+/// A problem with a file that describes a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issue {
     /// The affected file.
     pub file: PathBuf,
-    /// The error, and how to correct it.
+    /// Description of the problem, and how to correct it.
     pub message: String,
-    /// Name of the child, if known.
+    /// Name of the affected child, if known.
     pub child: Option<String>,
 }
 
 impl Issue {
-    /// True if the issue concerns this child, as far as the name is known.
+    /// Returns true if the issue concerns the child of this name.
+    ///
+    /// Compares the name with the issue's child, if known, and with the folder of the file.
     pub fn is_about(&self, name: &str) -> bool {
         let folder = self.file.parent().and_then(|folder| folder.file_name()).and_then(|name| name.to_str());
         [self.child.as_deref(), folder].into_iter().flatten().any(|known| known.eq_ignore_ascii_case(name))
     }
 }
 
-/// True if a tool of Switchboard itself has this name, so that no server can use it.
+/// Returns true if a tool of Switchboard itself has this name, so that no suite can use it.
 pub fn is_reserved(name: &str) -> bool {
     RESERVED_TOOLS.iter().any(|tool| tool.eq_ignore_ascii_case(name))
 }
 
-/// Discovers the children of a workspace. Deterministic: the same files and settings give the same result in the same
-/// order.
+/// Discovers the children of a workspace.
+///
+/// Discovery is deterministic: the same files and settings give the same children in the same order.
 pub fn discover(config: &Config, paths: &SuitePaths) -> Discovery {
     discover_with(config, paths, &from_environment)
 }
 
-/// [`discover`] with a custom variable lookup.
+/// Discovers children like [`discover`], with a custom variable lookup.
 pub fn discover_with(config: &Config, paths: &SuitePaths, lookup: Lookup<'_>) -> Discovery {
     let mut found = Discovery::default();
     let root = match Dir::open_root(&paths.workspace) {
@@ -105,22 +110,22 @@ pub fn discover_with(config: &Config, paths: &SuitePaths, lookup: Lookup<'_>) ->
     found
 }
 
-/// A file that matched a pattern: its folder and file name.
+/// A file that matched a glob pattern.
 struct FoundFile {
     folder: Dir,
     name: String,
-    /// Path of the folder, relative to the workspace.
+    /// Path of the file's folder, relative to the workspace.
     relative: String,
 }
 
 impl Discovery {
-    /// Returns a child by name, case-insensitively.
+    /// Returns a child by name. Names are case-insensitive.
     pub fn child(&self, name: &str) -> Option<&ChildSpec> {
         let wanted = child_name(name).unwrap_or_else(|_| name.to_owned());
         self.children.iter().find(|child| child.name.eq_ignore_ascii_case(&wanted))
     }
 
-    /// Returns a child by name, or an error with the issue that excludes it or with similar names.
+    /// Returns a child by name. If it does not exist, the error contains the issue that excludes it, or similar names.
     pub fn find_child(&self, name: &str) -> Result<&ChildSpec, SuiteError> {
         self.child(name).ok_or_else(|| {
             if let Some(problem) = self.issues.iter().find(|problem| problem.is_about(name)) {
@@ -171,7 +176,7 @@ impl Discovery {
         }
     }
 
-    /// Rejects children whose name or tool name collides with another. The first by path stays.
+    /// Rejects children whose name or tool name collides with that of another child. The first child by path is kept.
     fn refuse_collisions(&mut self, config: &Config) {
         let mut taken: BTreeMap<String, String> =
             RESERVED_TOOLS.iter().map(|tool| ((*tool).to_owned(), "Switchboard itself".to_owned())).collect();
@@ -193,7 +198,7 @@ impl Discovery {
         self.children = accepted;
     }
 
-    /// Warns about settings for children that do not exist.
+    /// Adds warnings about settings for children that do not exist.
     fn warn_unknown_settings(&mut self, config: &Config, paths: &SuitePaths) {
         let known = |name: &str| {
             let is_it = |other: &str| other.eq_ignore_ascii_case(name);

@@ -1,4 +1,6 @@
-//! Adding and removing children of a workspace. Files of other authors are never lost.
+//! Adds and removes children of a workspace.
+//!
+//! An existing file is never overwritten or deleted, only moved to a backup, so that no work of other authors is lost.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +16,7 @@ use crate::redact::{is_reference, is_secret};
 /// Name of the file that describes a child.
 pub(crate) const CHILD_FILE: &str = ".mcp.json";
 
-/// `.gitignore` that excludes a child's folder from the repository.
+/// Content of the `.gitignore` that excludes a child's folder from the repository.
 const GITIGNORE: &str = "# Written by switchboard: the server's settings hold a secret.\n*\n";
 
 /// Outcome of adding a child to the workspace.
@@ -22,9 +24,9 @@ const GITIGNORE: &str = "# Written by switchboard: the server's settings hold a 
 pub enum AddOutcome {
     /// The child was added.
     Added,
-    /// An identical child already exists.
+    /// An identical child already exists, and nothing was changed.
     Same,
-    /// A different child of that name exists and was not changed.
+    /// A different child of this name exists and was not changed.
     Differs {
         /// File that describes the existing child.
         file: PathBuf,
@@ -33,7 +35,7 @@ pub enum AddOutcome {
 
 /// Adds a child to the workspace as `.switchboard/mcps/<name>/.mcp.json`.
 ///
-/// If `private` is set and the file contains a secret, the folder is excluded from the repository.
+/// If `private` is set and the file contains a secret, a `.gitignore` excludes the child's folder from the repository.
 pub fn add_child(
     paths: &SuitePaths,
     name: &str,
@@ -61,7 +63,9 @@ pub fn add_child(
     }
 }
 
-/// Removes a child from the workspace. Moves its file to `.switchboard/backups/` and returns the new path.
+/// Removes a child from the workspace.
+///
+/// The child's file is moved to `.switchboard/backups/`. Returns the new path.
 pub fn remove_child(
     paths: &SuitePaths,
     name: &str,
@@ -93,7 +97,7 @@ pub fn remove_child(
     {
         folder.remove(".gitignore")?;
     }
-    // Removal fails if the folder contains other files, and then it stays.
+    // The removal fails if the folder contains other files; the folder is then kept.
     let _ = std::fs::remove_dir(folder.path());
     Ok(backups.path().join(name))
 }
@@ -103,13 +107,13 @@ pub(crate) fn workspace_folder(paths: &SuitePaths) -> Result<Dir, SuiteError> {
     Ok(Dir::open_root(&paths.workspace)?.ensure_subdir(".switchboard")?)
 }
 
-/// Finds a free, dated backup name. `take` returns true if it could claim the name.
+/// Finds an unused backup name that contains the date. `take` returns true if it could claim a name.
 pub(crate) fn free_name(
     stem: &str,
     now: Timestamp,
     mut take: impl FnMut(&str) -> Result<bool, FileError>,
 ) -> Result<String, SuiteError> {
-    /// More backups than one file can get within a second.
+    /// Maximum number of backups of one file within a second.
     const MOST: u32 = 1000;
     let date = now.strftime("%Y-%m-%dT%H-%M-%SZ");
     for number in 1..MOST {

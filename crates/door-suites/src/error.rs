@@ -1,4 +1,4 @@
-//! Errors of the suites door, apart from the children's own answers.
+//! Errors of the suites door, except errors returned by children.
 
 use std::path::PathBuf;
 
@@ -11,15 +11,15 @@ pub enum SuiteError {
     /// The workspace folder does not exist.
     #[error("the workspace folder {} does not exist", .path.display())]
     NoWorkspace {
-        /// Expected path of the workspace.
+        /// Path at which the workspace was expected.
         path: PathBuf,
     },
     /// A setting has an invalid value.
     #[error("the key '{key}' {problem}")]
     Config {
-        /// Path of the key.
+        /// Path of the setting.
         key: String,
-        /// The error, and how to correct it.
+        /// Description of the error, and how to correct it.
         problem: String,
     },
     /// A child's name is invalid.
@@ -27,7 +27,7 @@ pub enum SuiteError {
     BadName {
         /// The invalid name.
         name: String,
-        /// The violated rule.
+        /// The rule that the name violates.
         problem: String,
     },
     /// A field of a child's description is invalid.
@@ -35,7 +35,7 @@ pub enum SuiteError {
     Field {
         /// Name of the field.
         field: String,
-        /// The error, and how to correct it.
+        /// Description of the error, and how to correct it.
         problem: String,
     },
     /// No child has this name.
@@ -43,13 +43,13 @@ pub enum SuiteError {
     UnknownChild {
         /// The requested name.
         name: String,
-        /// Similar names.
+        /// Existing names that are similar.
         near: Vec<String>,
     },
     /// A child of this name already exists.
     #[error("there is already a server '{name}', described in {}", .file.display())]
     NameTaken {
-        /// The name.
+        /// The name that is already used.
         name: String,
         /// File that describes the existing child.
         file: PathBuf,
@@ -62,15 +62,15 @@ pub enum SuiteError {
         /// Name of the tool.
         tool: String,
     },
-    /// A file of Switchboard or of a client is invalid.
+    /// A file of Switchboard or of an MCP client is invalid.
     #[error("{}: {problem}", .file.display())]
     BadFile {
         /// Path of the file.
         file: PathBuf,
-        /// The error, with line and column if known.
+        /// Description of the error, with line and column if known.
         problem: String,
     },
-    /// No settings of a client were found.
+    /// No settings file of an MCP client was found.
     #[error("no settings of {client} were found; looked in {}", paths(.looked))]
     NoClientSettings {
         /// Name of the client.
@@ -84,19 +84,19 @@ pub enum SuiteError {
         /// Folder that was checked.
         folder: PathBuf,
     },
-    /// A file was edited since Switchboard wrote it; the edit would be lost.
+    /// A file was edited after Switchboard wrote it; continuing would discard the edit.
     #[error("{} was edited since switchboard wrote it", .file.display())]
     Edited {
         /// Path of the file.
         file: PathBuf,
     },
-    /// A file was modified between read and write; the edit would be lost.
+    /// A file was modified between read and write; continuing would discard the modification.
     #[error("{} was modified in the meantime and was not overwritten", .file.display())]
     ModifiedConcurrently {
         /// Path of the file.
         file: PathBuf,
     },
-    /// The settings disable the child.
+    /// The child is disabled in the settings.
     #[error("the server '{name}' is disabled in the settings")]
     Disabled {
         /// Name of the child.
@@ -105,7 +105,7 @@ pub enum SuiteError {
     /// Reading or writing a file failed.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Another program holds the file's lock.
+    /// The lock of the file is held by another program.
     #[error(transparent)]
     Lock(#[from] LockError),
 }

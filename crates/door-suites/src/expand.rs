@@ -1,6 +1,6 @@
-//! Expansion of `${VAR}` and `${VAR:-default}`.
+//! Expansion of the variable references `${VAR}` and `${VAR:-default}`.
 
-/// Lookup function for variable values.
+/// Function that looks up the value of a variable.
 pub type Lookup<'l> = &'l dyn Fn(&str) -> Option<String>;
 
 /// Error of an expansion.
@@ -15,13 +15,14 @@ pub enum ExpandError {
     /// The text between the braces is not a variable reference.
     #[error("has '${{{}}}', which is not a variable reference; write ${{NAME}} or ${{NAME:-default}}", .inside.escape_debug())]
     NoVariable {
-        /// Text between the braces.
+        /// The text between the braces.
         inside: String,
     },
 }
 
-/// Expands every `${VAR}` and `${VAR:-default}`. As in a shell, a variable with an empty value counts as unset if there
-/// is a default. A `$` without a brace stays.
+/// Expands every `${VAR}` and `${VAR:-default}` in a text.
+///
+/// As in a shell, a default also replaces an empty value. A `$` that is not followed by a brace is kept.
 pub fn expand(text: &str, lookup: Lookup<'_>) -> Result<String, ExpandError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -51,7 +52,7 @@ pub fn expand(text: &str, lookup: Lookup<'_>) -> Result<String, ExpandError> {
     Ok(out)
 }
 
-/// Returns the variables that a text references, and whether each is required.
+/// Returns the variables that a text references. The flag is true if the variable is required, that is, has no default.
 pub(crate) fn variables_in(text: &str) -> impl Iterator<Item = (&str, bool)> {
     text.split("${").skip(1).filter_map(|rest| {
         let inside = rest.split_once('}')?.0;
@@ -60,14 +61,14 @@ pub(crate) fn variables_in(text: &str) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// True if the text is a valid variable name.
+/// Returns true if the text is a valid variable name.
 pub(crate) fn is_variable(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Looks a variable up in this process's environment.
+/// Looks up a variable in the environment of this process.
 pub(crate) fn from_environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

@@ -3,13 +3,13 @@
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use switchboard_core::{is_hidden, sanitize_description};
 
-/// Longest tool name that is accepted. Hosts accept 64 characters; some children use more.
+/// Maximum length of an accepted tool name. Hosts accept 64 characters, but some children use longer names.
 const MAX_NAME: usize = 256;
 
-/// The owner's tool filter: exact names and globs. `deny` always overrides `allow`.
+/// Tool filter of the owner: exact names and globs. `deny` always overrides `allow`.
 ///
-/// Names are trimmed and compared byte by byte for `allow`: a name in another case or with look-alike characters is a
-/// different name and bypasses no rule. `deny` ignores case, so that a child cannot bypass it with a new spelling.
+/// Patterns are trimmed. `allow` compares byte by byte, so a name with different case or look-alike characters is a
+/// different name and bypasses no rule. `deny` ignores case, so that a child cannot bypass it with another spelling.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolFilter {
     allow: Option<GlobSet>,
@@ -17,8 +17,10 @@ pub(crate) struct ToolFilter {
 }
 
 impl ToolFilter {
-    /// Builds a filter and returns the invalid patterns. An invalid `allow` pattern matches nothing but its literal
-    /// text; an invalid `deny` pattern still denies the tool of exactly that name.
+    /// Builds a filter, and returns it with the invalid patterns.
+    ///
+    /// An invalid `allow` pattern matches only its literal text. An invalid `deny` pattern still denies the tool with
+    /// exactly that name.
     pub(crate) fn new(allow: Option<&[String]>, deny: &[String]) -> (Self, Vec<String>) {
         let mut broken = Vec::new();
         let allow = allow.map(|allow| build_globs(allow, false, &mut broken));
@@ -26,7 +28,7 @@ impl ToolFilter {
         (Self { allow, deny }, broken)
     }
 
-    /// True if the tool is offered.
+    /// Returns true if the filter offers the tool.
     pub(crate) fn offers(&self, tool: &str) -> bool {
         is_valid_tool_name(tool)
             && !self.deny.is_match(tool)
@@ -34,9 +36,9 @@ impl ToolFilter {
     }
 }
 
-/// True if `patterns` allow every tool that `pattern` allows.
+/// Returns true if `patterns` allow every tool that `pattern` allows.
 ///
-/// For a glob this is only known if the same text is among `patterns`.
+/// A glob is considered covered only if the same text is among `patterns`.
 pub fn is_covered_by(pattern: &str, patterns: &[String]) -> bool {
     let pattern = pattern.trim();
     let is_valid_tool_name = !pattern.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
@@ -44,8 +46,10 @@ pub fn is_covered_by(pattern: &str, patterns: &[String]) -> bool {
         || (is_valid_tool_name && build_globs(patterns, false, &mut Vec::new()).is_match(pattern))
 }
 
-/// True if the text is a valid tool name: no control or invisible characters, no markup that imitates instructions, no
-/// surrounding spaces, no `..` path components.
+/// Returns true if the text is a valid tool name.
+///
+/// A valid name has no control or invisible characters, no markup that imitates instructions, no surrounding spaces and
+/// no `..` path components.
 pub(crate) fn is_valid_tool_name(tool: &str) -> bool {
     let is_odd = |c: char| c.is_control() || is_hidden(c);
     !tool.is_empty()
@@ -63,7 +67,7 @@ fn build_globs(patterns: &[String], in_any_case: bool, broken: &mut Vec<String>)
     let mut builder = GlobSetBuilder::new();
     for pattern in patterns {
         let pattern = pattern.trim();
-        // `*` also matches `/`, which has no special meaning in tool names.
+        // `*` also matches `/`, because `/` has no special meaning in tool names.
         let build = |pattern: &str| {
             GlobBuilder::new(pattern).literal_separator(false).case_insensitive(in_any_case).build()
         };

@@ -1,4 +1,4 @@
-//! Flat tools: listed one by one, unchanged except for the name.
+//! Flat tools: tools of a child that are listed individually, unchanged except for the name.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -8,13 +8,15 @@ use switchboard_core::{sanitize_description, sanitize_description_value};
 use crate::introspect::{BLOCKED, OfferedTool};
 use crate::rules;
 
-/// Returns the tool name prefixed with the child's name.
+/// Returns the tool's name, prefixed with the child's name.
 pub(crate) fn prefixed_name(child: &str, tool: &str) -> String {
     rules::tool_name(&format!("{child}__{tool}"))
 }
 
-/// Returns the tool under another name. Other fields stay as the child sent them, except that hidden text is removed
-/// and that a tool which no longer matches its approved pin is reduced to its name.
+/// Returns the listed tool under another name.
+///
+/// Other fields are kept as the child sent them, but hidden text is removed. A tool that no longer matches its approved
+/// pin is reduced to its name.
 pub(crate) fn with_name(offered: OfferedTool<'_>, name: &str) -> Box<RawValue> {
     let tool = offered.tool;
     if offered.is_blocked {
@@ -30,14 +32,14 @@ pub(crate) fn with_name(offered: OfferedTool<'_>, name: &str) -> Box<RawValue> {
     }
     object.set("name", to_raw(name));
     if !has_schema {
-        // Hosts require a schema; this one accepts any arguments.
+        // Hosts require a schema, so replace a missing one by a schema that accepts any arguments.
         object.remove("inputSchema");
         object.set("inputSchema", to_raw(&json!({ "type": "object" })));
     }
     object.to_raw()
 }
 
-/// Appends a note to the tool's description.
+/// Appends a note to the description of a listed tool.
 pub(crate) fn add_note(listed: &RawValue, note: &str) -> Box<RawValue> {
     let Some(mut object) = RawObject::parse(listed) else { return listed.to_owned() };
     let described = object.text("description").map(|described| format!("{described} ")).unwrap_or_default();
@@ -46,8 +48,10 @@ pub(crate) fn add_note(listed: &RawValue, note: &str) -> Box<RawValue> {
     object.to_raw()
 }
 
-/// Sanitizes a listed item: removes hidden text and says so in the description. The identifying member (`called_by`) is
-/// not changed. If nothing is hidden, the bytes stay the same.
+/// Sanitizes a listed item: removes hidden text, such as zero-width characters, and notes the removal in the
+/// description.
+///
+/// The value of the identifying member (`called_by`) is not changed. An item without hidden text keeps its exact bytes.
 pub(crate) fn sanitize_item(item: &RawValue, called_by: &str) -> Box<RawValue> {
     let Some(mut object) = RawObject::parse(item) else { return item.to_owned() };
     let has_odd_name = object.iter().any(|(key, _)| !sanitize_description(key).flags.is_empty());

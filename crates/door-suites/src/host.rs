@@ -1,4 +1,4 @@
-//! The caller of a request, and what a child may request from its client.
+//! The caller of a request, and the interface through which a child reaches its client.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -8,17 +8,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-/// The client at the other end of a session.
+/// The MCP client (host) at the other end of a session.
 ///
-/// Requests and notifications of a child are relayed to it unchanged; Switchboard never answers in its place.
+/// Requests and notifications of a child are relayed to the client unchanged; Switchboard never answers for it.
 pub trait Host: Send + Sync + 'static {
     /// Returns the capabilities that the client declared, as JSON.
     fn capabilities(&self) -> serde_json::Value;
 
-    /// Relays a notification. Dropped if it cannot be delivered.
+    /// Relays a notification to the client. The notification is dropped if it cannot be delivered.
     fn notify(&self, method: &str, params: Option<Box<RawValue>>) -> BoxFuture<'_, ()>;
 
-    /// Relays a request and waits for the answer. `child` is the child's name, which is shown to the person.
+    /// Relays a request to the client and waits for the answer. `child` is the child's name, which is shown to the
+    /// user.
     fn request(
         &self,
         child: &str,
@@ -37,7 +38,7 @@ impl ClientRef {
         Self(Arc::downgrade(host))
     }
 
-    /// True if the reference is to this client.
+    /// Returns true if this reference identifies the given client.
     pub fn is(&self, host: &Arc<dyn Host>) -> bool {
         std::ptr::addr_eq(self.0.as_ptr(), Arc::as_ptr(host))
     }
@@ -52,7 +53,7 @@ impl fmt::Debug for ClientRef {
 /// The caller of a request, with its cancellation token.
 #[derive(Clone, Default)]
 pub struct Caller {
-    /// The client, if there is one that can receive requests. A person's command line has none.
+    /// The client, if it can receive requests. `None` for a call from the command line.
     pub host: Option<Arc<dyn Host>>,
     /// Token under which the client expects progress notifications.
     pub progress_token: Option<Box<RawValue>>,
@@ -60,14 +61,14 @@ pub struct Caller {
     pub cancelled: CancellationToken,
     /// The client's `_meta` for the request, relayed to the child.
     pub meta: Option<Box<RawValue>>,
-    /// The client's answers to the child's input requests of an earlier round of the same call.
+    /// Answers of the client to the child's input requests from an earlier round of the same call.
     pub input_responses: Option<Box<RawValue>>,
-    /// Opaque state that the child expects back with those answers.
+    /// Opaque state of the child, which must be sent back together with `input_responses`.
     pub request_state: Option<Box<RawValue>>,
 }
 
 impl Caller {
-    /// Builds the `tools/call` parameters, including what the client sent along.
+    /// Builds the `tools/call` parameters, including the fields that the client sent with its request.
     pub(crate) fn call_params(&self, tool: &str, arguments: &RawValue) -> Option<Box<RawValue>> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]

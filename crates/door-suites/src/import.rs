@@ -1,4 +1,4 @@
-//! Import of servers from the settings of MCP clients.
+//! Imports servers from the settings of MCP clients.
 
 mod clients;
 mod entry;
@@ -22,15 +22,15 @@ use crate::paths::SuitePaths;
 /// A server that can be imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its name in Switchboard.
+    /// Name of the server in Switchboard.
     pub name: String,
-    /// Its name in the client's settings.
+    /// Name of the server in the client's settings.
     pub original: String,
-    /// Its description in Switchboard's format.
+    /// Description of the server in Switchboard's file format.
     pub file: McpFile,
-    /// Notes for its owner.
+    /// Notes for the owner of the workspace.
     pub notes: Vec<String>,
-    /// True if it comes from the user's own file rather than a file of the workspace.
+    /// True if the server comes from the user's own settings file, not from a file of the workspace.
     pub is_own: bool,
 }
 
@@ -41,12 +41,12 @@ pub struct Servers {
     pub candidates: Vec<Candidate>,
     /// Servers that cannot be imported, by original name, with the reason.
     pub skipped: BTreeMap<String, String>,
-    /// The files that were read.
+    /// The settings files that were read.
     pub files: Vec<PathBuf>,
 }
 
 impl Servers {
-    /// Collects the servers of one settings object. Of two with the same name, the first wins.
+    /// Collects the servers of one settings object. If a name occurs twice, the first server wins.
     fn collect(
         &mut self,
         servers: &Map<String, Value>,
@@ -81,7 +81,7 @@ impl Servers {
         self.candidates.sort_by(|a, b| a.name.cmp(&b.name));
     }
 
-    /// True if no server was found, not even one that cannot be imported.
+    /// Returns true if no server was found, including servers that cannot be imported.
     pub fn is_empty(&self) -> bool {
         self.candidates.is_empty() && self.skipped.is_empty()
     }
@@ -89,7 +89,7 @@ impl Servers {
 
 /// Reads the servers of a client's settings without changing them.
 ///
-/// Without `file`, the client's usual paths are read. A file inside the workspace never counts as the user's own
+/// If `file` is `None`, the client's usual paths are read. A file inside the workspace never counts as the user's own
 /// settings, whatever its format.
 pub fn read_client(
     client: Client,
@@ -117,7 +117,7 @@ pub fn read_client(
     Ok(servers)
 }
 
-/// Adds a server to the workspace.
+/// Adds an importable server to the workspace.
 pub fn import(paths: &SuitePaths, candidate: &Candidate) -> Result<AddOutcome, SuiteError> {
     add_child(paths, &candidate.name, &candidate.file, candidate.is_own)
 }

@@ -1,4 +1,4 @@
-//! Renders a suite's tools for `introspect`.
+//! Renders a suite's tools as the answer to `introspect`.
 
 use std::fmt::Write;
 
@@ -13,19 +13,22 @@ use crate::ranking;
 use crate::summary::{first_sentence, summarise};
 use crate::tool::Tool;
 
-/// Most tools per page; a cursor or a query returns others.
+/// Maximum number of tools per page. Further tools are reachable with a cursor or a query.
 const PAGE: usize = 50;
-/// Default number of tools that a query returns.
+/// Default number of tools returned for a query.
 const FOUND: usize = 8;
-/// Most bytes of schemas per page. Fifty tools of real servers have about 40 kB.
+/// Maximum size of the schemas on one page, in bytes. Fifty tools of real servers take about 40 kB.
 const PAGE_BYTES: usize = 256 * 1024;
-/// Longest tool description that is shown in full. The longest of real servers has about 4,000 characters.
+/// Maximum length of a tool description that is shown in full, in characters. The longest description of real servers
+/// has about 4,000.
 const DESCRIPTION: usize = 20_000;
 
-/// Shown instead of a tool that no longer matches its approved pin: its new text is not reviewed.
+/// Replacement for the text of a tool that no longer matches its approved pin.
+///
+/// The tool's new text is not shown because it was not reviewed.
 pub(crate) const BLOCKED: &str = " [changed: blocked until approved]";
 
-/// An offered tool, and whether it is blocked.
+/// An offered tool, with a flag that tells whether it is blocked.
 #[derive(Clone, Copy)]
 pub(crate) struct OfferedTool<'a> {
     pub(crate) tool: &'a Tool,
@@ -33,14 +36,14 @@ pub(crate) struct OfferedTool<'a> {
     pub(crate) is_blocked: bool,
 }
 
-/// Format and summary length of the output.
+/// Output format and maximum summary length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
     pub(crate) mode: IntrospectionMode,
     pub(crate) summary_max_chars: usize,
 }
 
-/// Answers an introspection request, with an optional note. The error is a text for the model.
+/// Renders the answer to an introspection request, with an optional note. The error is a message for the model.
 pub(crate) fn introspect(
     tools: &[OfferedTool<'_>],
     question: &IntrospectQuery,
@@ -81,7 +84,7 @@ pub(crate) fn introspect(
         }
         None => page(tools, question).map(|(chosen, start)| (chosen, Some(start)))?,
     };
-    // Start of the next page, after this many tools of the current one.
+    // Returns the start index of the next page, given the number of tools shown on the current page.
     let next = |shown: usize| start.map(|start| start + shown).filter(|next| *next < tools.len());
     if mode == IntrospectionMode::Full {
         let shown = render_full(&chosen, style.summary_max_chars);
@@ -108,8 +111,9 @@ pub(crate) fn introspect(
     Ok(noted(text))
 }
 
-/// Renders the refusal of an unknown or hidden tool; the two look the same. The note says if the tool list was
-/// truncated.
+/// Renders the refusal of a call to an unknown tool.
+///
+/// A tool hidden by the filter is refused with the same text. `note` tells the model if the tool list was truncated.
 pub(crate) fn refuse_unknown_tool<'a>(
     subtool: &str,
     offered: impl IntoIterator<Item = &'a str>,
@@ -134,7 +138,7 @@ pub(crate) fn refuse_unknown_tool<'a>(
     }
 }
 
-/// Returns one page of tools and its start index.
+/// Returns one page of tools and the index of the page's first tool.
 fn page<'a>(
     tools: &[OfferedTool<'a>],
     question: &IntrospectQuery,
@@ -151,7 +155,7 @@ fn page<'a>(
     Ok((tools[start..end].to_vec(), start))
 }
 
-/// Renders `name(arg: type, opt?: type) [read-only] — summary`.
+/// Renders a tool on one line: `name(arg: type, opt?: type) [read-only] — summary`.
 pub(crate) fn render_line(offered: OfferedTool<'_>, max_chars: usize) -> String {
     let tool = offered.tool;
     if offered.is_blocked {
@@ -165,7 +169,7 @@ pub(crate) fn render_line(offered: OfferedTool<'_>, max_chars: usize) -> String 
     format!("{}{signature}{}{}{dash}{summary}", tool.name, tool.hints.label(), flagged(is_flagged))
 }
 
-/// Renders `{"name","summary","inputSchema"}` for each tool until the page is full; always at least one.
+/// Renders each tool as `{"name","summary","inputSchema"}` until the page is full. Always renders at least one tool.
 fn render_full(tools: &[OfferedTool<'_>], max_chars: usize) -> Vec<Box<RawValue>> {
     let mut shown = Vec::new();
     let mut bytes = 0;

@@ -1,8 +1,8 @@
-//! Suites: child MCP servers, each folded into one tool.
+//! Suites: child MCP servers, each offered as a single tool.
 //!
-//! Discovers the children of a workspace, checks trust and pins, runs one client per child, and offers their tools to
-//! models. [`Suites`] is the entry point. Implements the suite proxy's architecture; knows nothing of mailboxes,
-//! channels or the hub.
+//! This crate discovers the children of a workspace, checks trust and pins, runs one MCP client per child, and offers
+//! the children's tools to models. [`Suites`] is the entry point. The crate implements the suite proxy's architecture
+//! and does not depend on mailboxes, channels or the hub.
 
 mod arguments;
 mod blocking;

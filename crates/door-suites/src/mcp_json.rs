@@ -1,5 +1,6 @@
-//! `.mcp.json`: the file that describes one child, as in the suite proxy's architecture (section "Child MCP Discovery")
-//! and as people write it.
+//! `.mcp.json`: the file that describes one child.
+//!
+//! The format follows the suite proxy's architecture (section "Child MCP Discovery"), and also accepts common variants.
 
 mod command;
 mod resolve;
@@ -84,7 +85,7 @@ pub enum TransportKind {
 }
 
 impl TransportKind {
-    /// Returns the value used in the file.
+    /// Returns the transport's name in the file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdio => "stdio",
@@ -95,7 +96,7 @@ impl TransportKind {
     }
 }
 
-/// UTF-8 byte order mark, which some editors write.
+/// UTF-8 byte order mark, which some editors write at the start of a file.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 const KNOWN: [&str; 15] = [
@@ -119,7 +120,7 @@ const KNOWN: [&str; 15] = [
 const KNOWN_IN_COMMAND: [&str; 3] = ["cmd", "args", "env"];
 
 impl McpFile {
-    /// Parses a file; returns a warning for every unknown key.
+    /// Parses a file; also returns a warning for every unknown key.
     pub fn parse(bytes: &[u8]) -> Result<(Self, Vec<String>), String> {
         if bytes.starts_with(BYTE_ORDER_MARK) {
             return Err("begins with a byte order mark; save it as UTF-8 without one".to_owned());
@@ -153,12 +154,12 @@ impl McpFile {
         Ok((file, warnings))
     }
 
-    /// Returns the launch template that the file will have once it is in the workspace under this name.
+    /// Returns the launch template that results if this file is added to the workspace under `name`.
     pub fn launch_template(&self, name: &str) -> Result<LaunchTemplate, SuiteError> {
         launch_template_of(self, &format!(".switchboard/mcps/{name}"))
     }
 
-    /// Renders the file in the format of the architecture.
+    /// Renders the file in the format of the suite proxy's architecture.
     pub fn to_json(&self) -> String {
         let mut file = self.clone();
         if let Some(command) = &mut file.command {

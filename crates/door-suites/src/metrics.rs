@@ -1,19 +1,19 @@
-//! Metrics of tool calls, for an installed recorder.
+//! Metrics of tool calls, reported to the installed recorder.
 
 use std::time::Duration;
 
 /// Outcome of a call, as a metrics label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The child answered.
+    /// The child returned a result.
     Ok,
-    /// The child returned a tool error.
+    /// The child returned a result that is a tool error.
     Failed,
-    /// Refused before the child was called.
+    /// Switchboard refused the call before it reached the child.
     Refused,
-    /// Answered from the cache.
+    /// The result came from the cache.
     Cached,
-    /// The child could not be reached, or answered with a JSON-RPC error.
+    /// The child could not be reached, or returned a JSON-RPC error.
     Error,
 }
 
@@ -29,8 +29,10 @@ impl Outcome {
     }
 }
 
-/// Records a call. `tool` is set only if the child has the tool: labels stay in memory, so names invented by a caller
-/// must not become labels.
+/// Records the metrics of a call.
+///
+/// `tool` must be `None` unless the child has the tool. Labels stay in memory, so a name invented by a caller must not
+/// become a label.
 pub(crate) fn called(
     suite: &str,
     action: &'static str,

@@ -4,7 +4,7 @@ use switchboard_core::{Name, NameError};
 
 use crate::error::SuiteError;
 
-/// Parses a child's name: one safe path component, like every name of the hub.
+/// Parses a child's name: a single safe path component, like all names in the hub.
 ///
 /// npm package names are accepted: `@scope/pkg` becomes `scope-pkg`.
 pub fn child_name(text: &str) -> Result<String, SuiteError> {
@@ -18,7 +18,7 @@ pub fn child_name(text: &str) -> Result<String, SuiteError> {
     }
 }
 
-/// Converts a name from a client's settings into a valid one; `None` if nothing valid remains.
+/// Converts a name from a client's settings into a valid one. Returns `None` if nothing valid remains.
 pub(crate) fn sanitize_name(text: &str) -> Option<String> {
     let unscoped = text.strip_prefix('@').unwrap_or(text);
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-');

@@ -1,25 +1,25 @@
-//! Overview of the children for people, without starting any.
+//! Overview of the children, shown to people. Starts no child.
 
 use jiff::Timestamp;
 
 use crate::suites::Suites;
 use crate::tool_index::describe;
 
-/// Cached facts about one child.
+/// Overview of one child, from cached data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overview {
     /// Name of the child.
     pub name: String,
-    /// Name of its suite tool; `None` if its tools are flat.
+    /// Name of the child's suite tool; `None` if the tools are flat.
     pub tool: Option<String>,
     /// Description shown to models.
     pub description: String,
-    /// Number of offered tools, and when they were listed; `None` if they never were.
+    /// Number of offered tools, and the time of the listing; `None` if the tools were never listed.
     pub tools: Option<(usize, Timestamp)>,
 }
 
 impl Suites {
-    /// Returns cached facts about all children, sorted by name.
+    /// Returns the overviews of all children from cached data, sorted by name.
     pub fn overview(&self) -> Vec<Overview> {
         let table = self.table();
         let describe_suite = |suite: &std::sync::Arc<crate::suite::Suite>| Overview {

@@ -1,4 +1,4 @@
-//! Pass-through of resources, prompts, completion and logging of flat children.
+//! Pass-through of resources, prompts, completion and logging for flat children.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,13 +23,13 @@ const METHOD_NOT_FOUND: i64 = -32601;
 /// JSON-RPC error code for an internal error.
 const INTERNAL_ERROR: i64 = -32603;
 
-/// Routing table: which child owns which resource or prompt.
+/// Routing table that maps each resource or prompt to the child that owns it.
 #[derive(Default)]
 pub(crate) struct Passthrough {
     owners: Mutex<Owners>,
 }
 
-/// Owning child of each listed item.
+/// Owning child of each listed resource, template or prompt.
 #[derive(Default)]
 struct Owners {
     is_listed: HashSet<ListKind>,
@@ -37,8 +37,9 @@ struct Owners {
 }
 
 impl Passthrough {
-    /// Lists the items of all children, sorted by child name. Of two items with the same key, the first is listed and
-    /// receives the requests.
+    /// Lists the items of all flat children, sorted by child name.
+    ///
+    /// If two items have the same key, only the first is listed, and its child receives the requests.
     pub(crate) async fn list(
         &self,
         flat: &[Arc<Suite>],
@@ -56,7 +57,7 @@ impl Passthrough {
                 else {
                     continue;
                 };
-                // A key that cannot be shown unchanged cannot be used in a request either.
+                // Skip an item whose key contains hidden text: the key could not be used in a request either.
                 if !sanitize_description(&key).flags.is_empty() {
                     continue;
                 }
@@ -69,7 +70,7 @@ impl Passthrough {
         listed
     }
 
-    /// Forwards a request to the owning child. `None` if no child owns its subject.
+    /// Forwards a request to the child that owns the requested item. Returns `None` if no child owns it.
     pub(crate) async fn request(
         &self,
         flat: &[Arc<Suite>],
@@ -100,8 +101,10 @@ impl Passthrough {
         Some(forward(suite, method, params, caller).await)
     }
 
-    /// Finds the owning child: by listed key, then by template, then the only child with the capability, because not
-    /// everything readable is listed.
+    /// Finds the owning child: by the key of a listed item, else by URI template.
+    ///
+    /// If neither matches, the only child with the capability is chosen, because a child need not list everything that
+    /// it can read.
     async fn owner<'a>(
         &self,
         flat: &'a [Arc<Suite>],
@@ -131,14 +134,14 @@ impl Passthrough {
         able.next().filter(|_| able.next().is_none())
     }
 
-    /// Clears the routing table, so that the next lookup lists again.
+    /// Clears the routing table, so that the next lookup lists the items again.
     pub(crate) fn clear(&self) {
         *self.owners.lock() = Owners::default();
     }
 }
 
 impl Owners {
-    /// Returns the child whose URI template matches: the one with the longest fixed prefix, then the first by name.
+    /// Returns the child whose URI template matches. Prefers the longest fixed prefix, then the first child by name.
     fn by_template(&self, uri: &str) -> Option<String> {
         let templates = self.by_key.iter().filter(|((kind, _), _)| *kind == ListKind::ResourceTemplates);
         let fitting = templates.filter_map(|((_, template), owner)| {
@@ -170,7 +173,9 @@ async fn list_one(suite: &Arc<Suite>, kind: ListKind, caller: &Caller) -> Vec<Bo
         .unwrap_or_default()
 }
 
-/// Notifies hosts of a slow child's items once it runs, so that a listing need not wait for it.
+/// Announces a slow child's items to hosts as soon as the child runs.
+///
+/// A listing therefore does not have to wait for the child.
 fn announce_later(suite: &Arc<Suite>, kind: ListKind, caller: &Caller) {
     let (suite, caller) = (suite.clone(), Caller { host: caller.host.clone(), ..Caller::default() });
     tokio::spawn(async move {
@@ -180,7 +185,7 @@ fn announce_later(suite: &Arc<Suite>, kind: ListKind, caller: &Caller) {
     });
 }
 
-/// True if a running child declares the capability.
+/// Returns true if the child is running and declares the capability.
 fn has(suite: &Suite, kind: ListKind) -> bool {
     let capability = match kind {
         ListKind::Tools => "tools",
@@ -205,7 +210,9 @@ async fn forward(
     })
 }
 
-/// Sets the log level of every running child that declares logging. Tolerates children that reject it.
+/// Sets the log level of every running child that declares logging.
+///
+/// Children that do not implement levels are ignored. An error is returned only if no child accepts the level.
 pub(crate) async fn set_level(
     running: &[Arc<Suite>],
     params: Option<Box<RawValue>>,
@@ -215,7 +222,7 @@ pub(crate) async fn set_level(
         suite.child.initialized()?.capabilities.get("logging")?;
         Some(forward(suite, "logging/setLevel", params.clone(), caller).await)
     }));
-    // Some servers declare logging but do not implement levels.
+    // Ignore "method not found": some servers declare logging but do not implement levels.
     let answers = responses.await.into_iter().flatten();
     let mut answers =
         answers.filter(|answer| !matches!(answer, Err(error) if error.code == METHOD_NOT_FOUND));
@@ -233,7 +240,7 @@ fn key_of(kind: ListKind) -> &'static str {
     }
 }
 
-/// Returns a string at a path inside the parameters.
+/// Returns the string at a path inside the parameters.
 fn text_of(params: Option<&RawValue>, path: &[&str]) -> Option<String> {
     let value: Value = serde_json::from_str(params?.get()).ok()?;
     path.iter().try_fold(&value, |value, key| value.get(key))?.as_str().map(str::to_owned)

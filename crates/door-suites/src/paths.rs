@@ -1,4 +1,4 @@
-//! Folders that the suites of a workspace use.
+//! Folders used by the suites of a workspace.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -7,27 +7,28 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use switchboard_sys::files::{Dir, FileError};
 
-/// Folders of a workspace and its user. Workspace files may come from anyone; decisions about them are stored in the
-/// user's folders.
+/// Folders of a workspace and its user.
+///
+/// Anyone may have written the files of a workspace, so decisions about them are stored in the user's folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuitePaths {
     /// Folder that contains `.switchboard`.
     pub workspace: PathBuf,
-    /// The user's settings: `~/.config/switchboard`.
+    /// Folder of the user's settings: `~/.config/switchboard`.
     pub config: PathBuf,
-    /// Data that can be rebuilt: `~/.cache/switchboard`.
+    /// Folder of data that can be rebuilt: `~/.cache/switchboard`.
     pub cache: PathBuf,
 }
 
 impl SuitePaths {
-    /// Creates the paths for a user without a home folder: nothing is trusted and nothing is stored.
+    /// Creates the paths for a user without a home folder. Nothing is trusted, and nothing is stored.
     pub fn without_home(workspace: PathBuf) -> Self {
-        // No folder can be created below a device.
+        // Below a device file, no folder can be created.
         let nowhere = PathBuf::from("/dev/null/switchboard");
         Self { workspace, config: nowhere.clone(), cache: nowhere }
     }
 
-    /// Returns the workspace's canonical path, which is the key of decisions about it.
+    /// Returns the workspace's canonical path, under which decisions about the workspace are stored.
     pub fn workspace_key(&self) -> String {
         let path = self.workspace.canonicalize().unwrap_or_else(|_| self.workspace.clone());
         path.to_string_lossy().into_owned()
@@ -43,17 +44,17 @@ impl SuitePaths {
         PathBuf::from(self.workspace_key()).join(".switchboard/mcps").join(name).join(".mcp.json")
     }
 
-    /// Opens the folder of the children's logs; creates it if missing.
+    /// Opens the folder of the children's logs; creates the folder if missing.
     pub fn create_logs(&self) -> Result<Dir, FileError> {
         create_dir(&self.cache)?.ensure_subdir("logs")?.ensure_subdir(&self.workspace_hash())
     }
 
-    /// Opens the folder of cached catalogues; creates it if missing.
+    /// Opens the folder of cached catalogues; creates the folder if missing.
     pub fn create_catalogues(&self) -> Result<Dir, FileError> {
         create_dir(&self.cache)?.ensure_subdir("catalogues")?.ensure_subdir(&self.workspace_hash())
     }
 
-    /// Opens the folder of usage counts; creates it if missing.
+    /// Opens the folder of the usage counters; creates the folder if missing.
     pub(crate) fn create_savings(&self) -> Result<Dir, FileError> {
         create_dir(&self.cache)?.ensure_subdir("savings")
     }
@@ -68,20 +69,20 @@ impl SuitePaths {
         open_nested(&self.config, &["pins", &self.workspace_hash()])
     }
 
-    /// Opens the folder of the pins; creates it if missing.
+    /// Opens the folder of the pins; creates the folder if missing.
     pub(crate) fn create_pins(&self) -> Result<Dir, FileError> {
         create_dir(&self.config)?.ensure_subdir("pins")?.ensure_subdir(&self.workspace_hash())
     }
 }
 
-/// Opens one of the user's folders; creates it with mode 0700 if missing.
+/// Opens a folder of the user; creates the folder with mode 0700 if missing.
 pub(crate) fn create_dir(path: &Path) -> Result<Dir, FileError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|source| FileError::Io { action: "make", path: path.to_owned(), source })?;
     Dir::open_root(path)
 }
 
-/// Opens one of the user's folders, if it exists.
+/// Opens a folder of the user, if it exists.
 pub(crate) fn open_dir(path: &Path) -> Result<Option<Dir>, FileError> {
     if path.is_dir() { Dir::open_root(path).map(Some) } else { Ok(None) }
 }

@@ -1,4 +1,6 @@
-//! Fetches the tools of flat children that were never listed. A host's list request waits for them, with a time limit.
+//! Fetches the tools of flat children that were never listed.
+//!
+//! A host's list request waits for the fetch, with a time limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,23 +13,25 @@ use crate::host::Caller;
 use crate::suite::Suite;
 use crate::suites::{Suites, SuitesEvent, differs};
 
-/// Longest time that a list request waits for children. Most start within a second; some hosts time out after ten.
+/// Maximum time that a list request waits for children. Most children start within a second; some hosts time out after
+/// ten.
 pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The fetch in progress, shared by all waiting requests.
+/// The fetch in progress, shared by all list requests that wait for it.
 #[derive(Default)]
 pub(crate) struct PendingCatalogues(Mutex<Option<CatalogueFetch>>);
 
 #[derive(Clone)]
 struct CatalogueFetch {
     done: watch::Receiver<bool>,
-    /// True if a request got a list without these children.
+    /// True if a list request timed out, so that its list lacks these children.
     is_overdue: Arc<AtomicBool>,
 }
 
 impl PendingCatalogues {
-    /// Fetches the tools of children. Slow children continue in the background, and hosts get a list-changed
-    /// notification when they are done.
+    /// Fetches the tools of children, and waits at most [`LIST_TIMEOUT`].
+    ///
+    /// Slow children continue in the background, and hosts get a list-changed notification when all are done.
     pub(crate) async fn fetch(&self, suites: &Suites, pending: Vec<Arc<Suite>>, caller: &Caller) {
         let mut fetch = self.0.lock().get_or_insert_with(|| start_fetch(suites, pending, caller)).clone();
         if tokio::time::timeout(LIST_TIMEOUT, fetch.done.wait_for(|is_done| *is_done)).await.is_err() {

@@ -1,8 +1,8 @@
 //! Pins: fingerprints of tools at first use, to detect later changes (tool poisoning, rug pulls).
 //!
 //! A server can describe its tools harmlessly until it is trusted, and differently afterwards. Therefore the name,
-//! description, schemas and annotations of every tool are stored outside the workspace, and a changed tool is not
-//! called until its owner has reviewed the change.
+//! description, schemas and annotations of every tool are stored outside the workspace. A changed tool is not called
+//! until its owner has reviewed the change.
 
 mod file;
 
@@ -19,10 +19,10 @@ use crate::diff::line_diff;
 use crate::error::SuiteError;
 use crate::paths::SuitePaths;
 
-/// Pinned parts of a tool: everything that a model reads or a host decides by.
+/// Pinned parts of a tool: all parts that a model reads or that a host bases decisions on.
 const PARTS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
-/// Longest time for comparing tools for a person. A tool takes 1 ms, a large one up to 200 ms.
+/// Time limit for comparing tools for display. A typical tool takes 1 ms, a large one up to 200 ms.
 const COMPARE_LIMIT: Duration = Duration::from_secs(2);
 
 /// A tool that differs from its pin.
@@ -30,7 +30,7 @@ const COMPARE_LIMIT: Duration = Duration::from_secs(2);
 pub struct ChangedTool {
     /// Name of the tool.
     pub tool: String,
-    /// Line diff of the change, or the former name of a renamed tool.
+    /// Line diff of the change; for a renamed tool, the former and the new name.
     pub diff: String,
 }
 
@@ -40,13 +40,13 @@ pub struct Pins {
     paths: SuitePaths,
     child: String,
     file: PinFile,
-    /// Tools of the last listing.
+    /// Pinned parts of the tools in the last listing, by name.
     listed: BTreeMap<String, Value>,
     fresh: BTreeSet<String>,
 }
 
 impl Pins {
-    /// Loads a child's pins; empty if the child was never used.
+    /// Loads a child's pins. The pins are empty if the child was never used.
     pub fn load(paths: &SuitePaths, child: &str) -> Result<Self, SuiteError> {
         let file = match paths.pins()? {
             Some(dir) => PinFile::read(&dir, child)?,
@@ -56,11 +56,12 @@ impl Pins {
         Ok(Self { paths, child, file, listed: BTreeMap::new(), fresh: BTreeSet::new() })
     }
 
-    /// Compares a listing with the pins and returns the names of changed tools, which must not be called.
-    /// [`pending`](Self::pending) returns the changes.
+    /// Compares a listing with the pins and returns the names of changed tools.
+    ///
+    /// A changed tool must not be called. [`pending`](Self::pending) returns the changes themselves.
     ///
     /// The child's first listing is pinned as a whole. A tool that appears later is offered as new and pinned at its
-    /// first use. Pins of removed tools stay, in case a tool returns changed.
+    /// first use. The pin of a removed tool is kept, in case the tool reappears with changes.
     pub fn check(&mut self, tools: &[Box<RawValue>]) -> Result<Vec<String>, SuiteError> {
         self.refresh()?;
         self.listed = tools.iter().filter_map(|tool| pinned_parts(tool)).collect();
@@ -69,7 +70,7 @@ impl Pins {
             let pins: Vec<(String, Pin)> =
                 self.listed.iter().map(|(name, tool)| (name.clone(), Pin::of(tool))).collect();
             self.update(|file| {
-                // If another process pinned first, its pins win.
+                // If another process has pinned a tool first, its pin is kept.
                 for (name, pin) in pins {
                     file.tools.entry(name).or_insert(pin);
                 }
@@ -92,12 +93,12 @@ impl Pins {
         Ok(changed)
     }
 
-    /// Returns tools of the last listing that have no pin yet.
+    /// Returns the tools of the last listing that have no pin yet.
     pub fn new_tools(&self) -> &BTreeSet<String> {
         &self.fresh
     }
 
-    /// Pins a new tool, just before its first use.
+    /// Pins a new tool. Called just before its first use.
     pub fn pin_new(&mut self, tool: &str) -> Result<(), SuiteError> {
         if self.fresh.remove(tool) {
             self.pin(&[tool.to_owned()])?;
@@ -105,9 +106,10 @@ impl Pins {
         Ok(())
     }
 
-    /// Approves one changed tool, or all, and returns their names.
+    /// Approves one changed tool, or all of them, and returns their names.
     ///
-    /// The approving process has usually listed nothing itself: it approves what the listing process stored as pending.
+    /// The approving process has usually not listed the tools itself. It approves the changes that the listing process
+    /// stored as pending.
     pub fn approve(&mut self, tool: Option<&str>) -> Result<Vec<String>, SuiteError> {
         self.refresh()?;
         let waiting: Vec<String> = self.file.waiting.keys().cloned().collect();
@@ -130,8 +132,9 @@ impl Pins {
         Ok(approved)
     }
 
-    /// Stores the changed tools as pending, so that `switchboard suite pins` can show and approve them without starting
-    /// the child. Writes only if they differ from the stored ones.
+    /// Stores the changed tools as pending, unless the same changes are already stored.
+    ///
+    /// `switchboard suite pins` can then show and approve the changes without starting the child.
     fn store_pending(&mut self, changed: &[String]) -> Result<(), SuiteError> {
         let waiting: BTreeMap<String, Value> =
             changed.iter().filter_map(|name| Some((name.clone(), self.listed.get(name)?.clone()))).collect();
@@ -141,7 +144,7 @@ impl Pins {
         Ok(())
     }
 
-    /// Removes all pins of a child, as if it was never used.
+    /// Removes all pins of a child, as if the child had never been used.
     pub fn forget(paths: &SuitePaths, child: &str) -> Result<(), SuiteError> {
         if let Some(dir) = paths.pins()? {
             let _lock = DirLock::acquire(&dir, &file::name(child), LockOptions::default())?;
@@ -150,18 +153,19 @@ impl Pins {
         Ok(())
     }
 
-    /// Returns the pinned tools and when each was pinned.
+    /// Returns the names of the pinned tools, and the time at which each was pinned.
     pub fn pinned(&self) -> impl Iterator<Item = (&str, &str)> {
         self.file.tools.iter().map(|(name, pin)| (name.as_str(), pin.at.as_str()))
     }
 
-    /// Returns the names of the tools pending approval.
+    /// Returns the names of the tools that are pending approval.
     pub fn pending_names(&self) -> impl Iterator<Item = &str> {
         self.file.waiting.keys().map(String::as_str)
     }
 
-    /// Returns the tools pending approval, with their diffs. Comparing has a time limit; tools beyond it are only
-    /// named.
+    /// Returns the tools that are pending approval, with their diffs.
+    ///
+    /// Comparing has a time limit. A tool that was not compared in time gets a placeholder instead of a diff.
     pub fn pending(&self) -> Vec<ChangedTool> {
         let former = self.former_names();
         let until = Instant::now() + COMPARE_LIMIT;
@@ -193,7 +197,9 @@ impl Pins {
         self.update(|file| file.tools.extend(pins))
     }
 
-    /// Returns pinned tools that are no longer listed, keyed by everything but their name.
+    /// Returns the names of pinned tools that are no longer listed.
+    ///
+    /// The key of each name is the hash of everything but the name.
     fn former_names(&self) -> FormerNames {
         let mut by_body = HashMap::new();
         for (name, pin) in &self.file.tools {
@@ -204,7 +210,7 @@ impl Pins {
         FormerNames(by_body)
     }
 
-    /// Reloads the file if another process has changed it.
+    /// Reloads the pin file if another process has changed it.
     fn refresh(&mut self) -> Result<(), SuiteError> {
         if let Some(dir) = self.paths.pins()?
             && dir.stat(&file::name(&self.child))? != self.file.stamp
@@ -214,7 +220,7 @@ impl Pins {
         Ok(())
     }
 
-    /// Updates the file under its lock, on top of the changes of other processes.
+    /// Updates the pin file under its lock, preserving the changes of other processes.
     fn update(&mut self, how: impl FnOnce(&mut PinFile)) -> Result<(), SuiteError> {
         let dir = self.paths.create_pins()?;
         let _lock = DirLock::acquire(&dir, &file::name(&self.child), LockOptions::default())?;
@@ -228,17 +234,17 @@ impl Pins {
     }
 }
 
-/// Names of removed tools, keyed by the hash of everything but the name.
+/// Names of removed tools, keyed by the hash of everything but the name. Detects renamed tools.
 struct FormerNames(HashMap<String, String>);
 
 impl FormerNames {
-    /// Returns a tool's name before it was renamed.
+    /// Returns the former name of a tool, if the tool was renamed.
     fn of(&self, tool: &Value) -> Option<&str> {
         self.0.get(&body_hash(tool)).map(String::as_str)
     }
 }
 
-/// Returns a tool's name and its pinned parts; `None` if it is not a tool.
+/// Returns a tool's name and pinned parts; `None` if the JSON is not a tool.
 fn pinned_parts(tool: &RawValue) -> Option<(String, Value)> {
     let mut tool: Map<String, Value> = serde_json::from_str(tool.get()).ok()?;
     let kept: Map<String, Value> =
@@ -247,7 +253,7 @@ fn pinned_parts(tool: &RawValue) -> Option<(String, Value)> {
     Some((name, Value::Object(kept)))
 }
 
-/// Hashes everything but the name.
+/// Hashes all pinned parts of a tool except the name.
 fn body_hash(tool: &Value) -> String {
     let mut body = tool.clone();
     if let Value::Object(body) = &mut body {
@@ -256,7 +262,7 @@ fn body_hash(tool: &Value) -> String {
     hash_content(&body)
 }
 
-/// Renders a tool as lines for a diff: descriptions as they are, schemas pretty-printed.
+/// Renders a tool as lines for a diff: descriptions unchanged, schemas pretty-printed.
 fn lines(tool: &Value) -> String {
     let mut text = String::new();
     for part in PARTS {

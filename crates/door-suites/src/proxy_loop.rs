@@ -1,24 +1,26 @@
-//! Detects proxy loops: a child that is Switchboard again, for a workspace already in the chain.
+//! Detection of proxy loops.
+//!
+//! A loop exists if a child is Switchboard again, for a workspace that is already in the chain of proxies.
 
 use crate::spec::{ChildSpec, Launch};
 
-/// Environment variable with the chain of workspaces, outermost first.
+/// Environment variable that contains the chain of workspaces, outermost first.
 pub const VARIABLE: &str = "SWITCHBOARD_VIA";
 
-/// Longest chain of nested proxies. Deeper nesting is a mistake.
+/// Maximum length of a chain of nested proxies. Deeper nesting indicates a mistake.
 const MAX_CHAIN: usize = 8;
 
 /// Chain of Switchboard proxies that leads to this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProxyChain {
-    /// Value of the variable for children.
+    /// Value of [`VARIABLE`] for the children of this process.
     chain: String,
-    /// Reason why this process must not start children.
+    /// Reason why this process must not start children; `None` if it may.
     pub(crate) refusal: Option<String>,
 }
 
 impl ProxyChain {
-    /// Extends the inherited chain with this workspace's hash, and detects a loop.
+    /// Extends the inherited chain with this workspace's hash. Detects loops and chains that are too long.
     pub(crate) fn new(inherited: &str, own: &str) -> Self {
         let ancestors: Vec<&str> = inherited.split(',').filter(|hash| !hash.is_empty()).collect();
         let is_loop = ancestors.contains(&own);
@@ -30,7 +32,7 @@ impl ProxyChain {
         Self { chain, refusal }
     }
 
-    /// Returns the spec with the chain added to the child's environment.
+    /// Returns the spec with the chain added to the environment of a local program.
     pub(crate) fn add_to(&self, spec: &ChildSpec) -> ChildSpec {
         let mut spec = spec.clone();
         if let Launch::Stdio { env, .. } = &mut spec.launch {

@@ -1,22 +1,24 @@
-//! Ranks tools for a query with BM25. Words in names weigh most, then words in arguments and descriptions.
+//! Ranking of tools for a query with BM25.
+//!
+//! Words in a tool's name weigh most, then words in its arguments and its description.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tool::Tool;
 
-/// Weight of a word by where it stands. A name is chosen to be found; a description also mentions other things.
+/// Weight of a word in a tool's name. Names are chosen to be found, whereas descriptions also mention other things.
 const IN_NAME: f64 = 4.0;
 const IN_ARGUMENTS: f64 = 1.5;
 const IN_DESCRIPTION: f64 = 1.0;
 
-/// The usual constants of BM25: term saturation (k1) and length normalization (b).
+/// BM25 term saturation (k1). Both `K1` and the length normalization `B` have their usual values.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// Returns the indices of matching tools, best first; ties keep their order.
+/// Returns the indices of matching tools, best match first. Tools of equal rank keep their order.
 ///
-/// The time is linear in the tools' text and, separately, in the query: each word of a tool is looked up in the query's
-/// set.
+/// The time is linear in the length of the tools' text plus the length of the query, because the words of the query are
+/// a set.
 pub(crate) fn rank_tools<'a>(query: &str, tools: impl IntoIterator<Item = &'a Tool>) -> Vec<usize> {
     let wanted: BTreeSet<String> = tokenize(query).into_iter().collect();
     let texts: Vec<WeightedText> = tools.into_iter().map(|tool| weigh_tool(tool, &wanted)).collect();
@@ -46,11 +48,11 @@ pub(crate) fn rank_tools<'a>(query: &str, tools: impl IntoIterator<Item = &'a To
     scored.into_iter().map(|(_, position)| position).collect()
 }
 
-/// Weighted text of one tool, restricted to the query.
+/// Weighted words of one tool's text, restricted to the words of the query.
 struct WeightedText {
-    /// Weight of each query word in the text.
+    /// Weight of each query word that occurs in the text.
     weights: BTreeMap<String, f64>,
-    /// Total weight of all words.
+    /// Total weight of all words in the text.
     length: f64,
 }
 
@@ -74,7 +76,7 @@ fn weigh_tool(tool: &Tool, wanted: &BTreeSet<String>) -> WeightedText {
     text
 }
 
-/// Splits a text into lower-case words: `readTextFile`, `read_text_file` and "read text files" give the same tokens.
+/// Splits a text into lower-case words. `readTextFile`, `read_text_file` and "read text files" give the same tokens.
 fn tokenize(text: &str) -> Vec<String> {
     let mut tokenize = Vec::new();
     for piece in text.split(|c: char| !c.is_alphanumeric()) {
@@ -92,7 +94,7 @@ fn tokenize(text: &str) -> Vec<String> {
     tokenize.into_iter().filter(|word| !word.is_empty()).map(|word| stem(&word)).collect()
 }
 
-/// Strips plural endings; tool names need no further stemming.
+/// Strips plural endings. Tool names need no further stemming.
 fn stem(word: &str) -> String {
     match word.strip_suffix("ies") {
         Some(front) if front.len() > 1 => format!("{front}y"),
@@ -101,7 +103,7 @@ fn stem(word: &str) -> String {
     }
 }
 
-/// Converts a count without loss; counts of tools are small.
+/// Converts a count to `f64`. The conversion is lossless, because counts of tools are small.
 fn as_f64(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }

@@ -10,13 +10,14 @@ use crate::spec::{ChildSpec, Launch};
 /// Placeholder for a secret.
 pub const REDACTED: &str = "[redacted]";
 
-/// Shortest value that is redacted. Shorter ones are words like `true` or `1`, whose removal would destroy the text.
+/// Minimum length of a value that is redacted. Shorter values are words like `true` or `1`; redacting them would make
+/// texts unreadable.
 const SHORTEST: usize = 6;
 
-/// Set of secret values to redact.
+/// Set of secret values to be redacted.
 #[derive(Clone, Default)]
 pub struct Secrets {
-    /// Longest first, so that of two overlapping values the longer one is found.
+    /// The secret values, longest first, so that the longer one of two overlapping values is redacted.
     values: Vec<String>,
 }
 
@@ -27,8 +28,10 @@ impl std::fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// Collects a child's secrets: variables and headers that are named or look like secrets, header values expanded
-    /// from user variables, and the password in its URL.
+    /// Collects the secrets of a child.
+    ///
+    /// Secrets are variables and headers that are named or look like secrets, header values expanded from the user's
+    /// variables, and the password in the URL.
     pub fn of(spec: &ChildSpec) -> Self {
         let mut secrets = Self::default();
         let (values, template, url) = match &spec.launch {
@@ -41,7 +44,7 @@ impl Secrets {
             let from_user = url.is_some() && template.get(name).is_some_and(|text| text.contains("${"));
             if is_secret(name, value) || from_user {
                 secrets.add(value);
-                // `Bearer abc`: the token alone is secret as well.
+                // In `Bearer abc`, the token alone is also secret.
                 if let Some((_, token)) = value.split_once(' ') {
                     secrets.add(token);
                 }
@@ -52,7 +55,7 @@ impl Secrets {
         {
             secrets.add(&password);
         }
-        // Started programs inherit our proxy settings.
+        // Started programs inherit this process's proxy settings, which may contain passwords.
         let proxies = PROXY_VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
         for proxy in proxies.filter(|_| url.is_none()) {
             if let Some(password) =
@@ -64,7 +67,7 @@ impl Secrets {
         secrets
     }
 
-    /// Adds a value.
+    /// Adds a secret value.
     pub fn add(&mut self, value: &str) {
         let value = value.trim();
         if value.len() >= SHORTEST && !self.values.iter().any(|known| known == value) {
@@ -73,7 +76,7 @@ impl Secrets {
         }
     }
 
-    /// Adds all values of another set.
+    /// Adds all secret values of another set.
     pub fn extend(&mut self, other: &Self) {
         for value in &other.values {
             self.add(value);
@@ -81,8 +84,9 @@ impl Secrets {
     }
 }
 
-/// Redacts known secrets and everything that looks like one: bearer tokens, keys of well-known services, passwords in
-/// URLs.
+/// Redacts known secrets and everything that looks like one.
+///
+/// Bearer tokens, keys of well-known services and passwords in URLs look like secrets.
 pub fn redact(text: &str, secrets: &Secrets) -> String {
     let mut text = text.to_owned();
     for value in &secrets.values {
@@ -98,7 +102,7 @@ pub(crate) fn without_password(url: &str) -> String {
     patterns::without_passwords(url)
 }
 
-/// Redacts secret values of variables or headers.
+/// Redacts the secret values in a map of variables or headers.
 pub fn redact_values(values: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let show = |name: &str, value: &str| {
         if is_secret(name, value) && !is_reference(value) {
@@ -110,13 +114,13 @@ pub fn redact_values(values: &BTreeMap<String, String>) -> BTreeMap<String, Stri
     values.iter().map(|(name, value)| (name.clone(), show(name, value))).collect()
 }
 
-/// True if a value is only a reference to a variable, which is not secret itself.
+/// Returns true if a value is only a reference to a variable; the reference itself is not secret.
 pub(crate) fn is_reference(value: &str) -> bool {
     let rest = value.strip_prefix("Bearer ").unwrap_or(value);
     rest.starts_with("${") && rest.ends_with('}') && !rest.contains(":-") && rest.matches("${").count() == 1
 }
 
-/// True if a value is named like a secret or looks like one.
+/// Returns true if a variable or header is named like a secret, or its value looks like one.
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     const WORDS: [&str; 13] = [
         "token",

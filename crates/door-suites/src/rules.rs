@@ -1,4 +1,4 @@
-//! Resolved settings of one suite.
+//! Resolved settings (rules) of one suite.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::introspect::Style;
 use crate::spec::ChildSpec;
 use crate::wrapper::is_wrapper;
 
-/// Longest tool name that hosts accept.
+/// Maximum length of a tool name that hosts accept.
 pub(crate) const MAX_TOOL_NAME: usize = 64;
 
 /// Resolved settings of one suite.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rules {
-    /// Name of its tool, as configured or derived from the child's name.
+    /// Name of the suite tool, either configured or derived from the child's name.
     pub(crate) tool_name: String,
     pub(crate) allow: Option<Vec<String>>,
     pub(crate) deny: Vec<String>,
@@ -27,7 +27,7 @@ impl Rules {
     pub(crate) fn of(config: &Config, spec: &ChildSpec) -> Self {
         let mut settings = config.suite(&spec.name).cloned().unwrap_or_default();
         if is_wrapper(spec) {
-            // For a wrapper these filters apply to the tools behind it.
+            // For a wrapper, these filters apply to the tools of its original, not to the wrapper's own tool.
             settings.expose.allow = None;
             settings.expose.deny.clear();
         }
@@ -46,13 +46,15 @@ impl Rules {
     }
 }
 
-/// True if every host accepts the text as a tool name.
+/// Returns true if every host accepts the text as a tool name.
 pub(crate) fn is_tool_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_TOOL_NAME && name.bytes().all(is_tool_char)
 }
 
-/// Converts a text into a tool name that every host accepts: other characters become `_`, and a name that is too long
-/// ends in a short hash of the original, so that two long names stay distinct.
+/// Converts a text into a tool name that every host accepts.
+///
+/// Invalid characters become `_`. A name that is too long ends in a short hash of the original, so that two long names
+/// stay distinct.
 pub(crate) fn tool_name(name: &str) -> String {
     let safe: String =
         name.chars().map(|c| if c.is_ascii() && is_tool_char(c as u8) { c } else { '_' }).collect();

@@ -1,6 +1,6 @@
 //! Token savings of the suites: counters during use, and the report.
 //!
-//! The tokenizer's vocabulary takes many megabytes, so only the report loads it; during use only calls and bytes are
+//! The tokenizer's vocabulary takes many megabytes, so only the report loads it. During use, only calls and bytes are
 //! counted.
 
 use std::sync::OnceLock;
@@ -21,34 +21,34 @@ use crate::introspect::{Style, introspect};
 use crate::paths::SuitePaths;
 use crate::suites::Suites;
 
-/// Largest file that is read; it holds a handful of numbers.
+/// Maximum size of the counter file, which contains a handful of numbers.
 const MAX_FILE: u64 = 64 * 1024;
-/// Longest wait for the file's lock before counting continues without it.
+/// Maximum wait for the file's lock before a flush fails. The counters are then retained for the next flush.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
-/// Minimum interval between writes of the counters.
+/// Minimum interval between two writes of the counters.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
-/// Overhead of a call through a suite over a direct call.
+/// JSON that a call through a suite adds to a direct call, counted as overhead.
 const CALL_WRAPPER: &str = r#"{"action":"call","subtool":"","args":}"#;
 
-/// Usage counters, summed over all processes of the workspace.
+/// Usage counters, summed over all processes that serve the workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageCounts {
-    /// Tool lists sent to hosts.
+    /// Number of tool lists sent to hosts.
     pub lists: u64,
-    /// Introspections and searches.
+    /// Number of introspections and searches.
     pub introspects: u64,
-    /// Bytes of their answers.
+    /// Total size of the introspection and search results, in bytes.
     pub introspect_bytes: u64,
-    /// Calls through suites.
+    /// Number of calls through suites.
     pub calls: u64,
-    /// Bytes of Switchboard's own text in calls.
+    /// Total size of Switchboard's own text in calls, in bytes.
     pub call_bytes: u64,
-    /// Start of counting.
+    /// Time at which counting started.
     pub since: Option<Timestamp>,
 }
 
-/// Counts usage in memory and flushes it to the file.
+/// Counts usage in memory, and flushes the counters to a file.
 #[derive(Debug, Default)]
 pub(crate) struct UsageCounter {
     dir: Option<Dir>,
@@ -76,13 +76,13 @@ impl UsageCounter {
         self.introspect_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts a call and the bytes of Switchboard's own text in the answer.
+    /// Counts a call, with the size of Switchboard's own text in the answer.
     pub(crate) fn count_call(&self, own_bytes: usize) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.call_bytes.fetch_add((own_bytes + CALL_WRAPPER.len()) as u64, Ordering::Relaxed);
     }
 
-    /// Returns true, once, when the next write is due.
+    /// Returns true if a write is due, and restarts the interval. Only one caller gets true per interval.
     pub(crate) fn is_due(&self) -> bool {
         let mut written = self.written.lock();
         let is_due = written.is_none_or(|written| written.elapsed() >= WRITE_EVERY);
@@ -92,7 +92,7 @@ impl UsageCounter {
         is_due
     }
 
-    /// Adds the counters to the file. Counters that could not be written are retained for the next flush.
+    /// Adds the counters to the file. If the write fails, the counters are retained for the next flush.
     pub(crate) fn flush(&self, now: Timestamp) {
         let counted = UsageCounts {
             lists: self.lists.swap(0, Ordering::Relaxed),
@@ -117,7 +117,7 @@ impl UsageCounter {
 
     fn add(&self, more: &UsageCounts, now: Timestamp) -> Result<(), LedgerError> {
         let Some(dir) = &self.dir else { return Ok(()) };
-        // Every session of the workspace updates the same file.
+        // Lock the file, because every session of the workspace updates it.
         let _lock =
             DirLock::acquire(dir, &self.file, LockOptions { wait: LOCK_WAIT, ..LockOptions::default() })?;
         let old = self.read();
@@ -133,7 +133,7 @@ impl UsageCounter {
         Ok(())
     }
 
-    /// Reads the file; zero if it is missing or damaged.
+    /// Reads the file; returns zeros if the file is missing or damaged.
     pub(crate) fn read(&self) -> UsageCounts {
         let read = self.dir.as_ref().and_then(|dir| dir.read(&self.file, MAX_FILE).ok().flatten());
         read.and_then(|contents| serde_json::from_slice(&contents.bytes).ok()).unwrap_or_default()
@@ -148,58 +148,60 @@ enum LedgerError {
     File(#[from] FileError),
 }
 
-/// Costs and savings of the suites, in o200k tokens.
+/// Token costs and savings of the suites, in tokens of the `o200k` vocabulary.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SavingsReport {
-    /// Costs by child.
+    /// Token costs of each child.
     pub children: Vec<ChildSavings>,
-    /// Children without a cached catalogue, which are not counted; `warm` fetches theirs.
+    /// Children that are not counted because they have no cached catalogue. `warm` fetches the missing catalogues.
     pub unknown: Vec<String>,
-    /// Tool list without suites.
+    /// Tokens of the tool list without suites.
     pub flat: usize,
-    /// Tool list with suites for the same children, including the search tool.
+    /// Tokens of the tool list with suites for the same children, including the search tool.
     pub suites: usize,
-    /// Introspection of every suite.
+    /// Tokens of one introspection of every suite.
     pub introspect_all: usize,
-    /// One tool list, one introspection of the largest suite, and one call.
+    /// Tokens of a typical use: one tool list, one introspection of the largest suite, and one call.
     pub typical: usize,
-    /// Share of the flat list that `typical` saves, in percent; `None` if no child is known.
+    /// Percentage of `flat` that `typical` saves; `None` if no child is known.
     pub typical_saved_percent: Option<f64>,
-    /// Savings in real use.
+    /// Savings measured in real use.
     pub measured: MeasuredSavings,
 }
 
-/// Costs of one child, in tokens.
+/// Token costs of one child.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChildSavings {
     /// Name of the child.
     pub name: String,
     /// Number of offered tools.
     pub tools: usize,
-    /// Its tool list without a suite.
+    /// Tokens of the child's tool list without a suite.
     pub flat: usize,
-    /// Its suite tool.
+    /// Tokens of the child's suite tool.
     pub suite: usize,
-    /// Its introspection.
+    /// Tokens of one introspection of the child.
     pub introspect: usize,
 }
 
-/// Savings in real use. Lists count at today's cost; answers count by bytes, at today's bytes per token of
-/// introspections.
+/// Savings measured in real use.
+///
+/// Tool lists are counted at today's token cost. Answers are counted in bytes and converted at today's ratio of bytes
+/// to tokens in introspections.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeasuredSavings {
-    /// Usage counters.
+    /// The usage counters on which the measurement is based.
     pub counted: UsageCounts,
     /// Tokens that flat lists would have cost.
     pub flat: u64,
-    /// Tokens that were used instead.
+    /// Tokens that were used with suites.
     pub used: u64,
-    /// Difference; negative if tools were introspected too often.
+    /// Difference of `flat` and `used`. Negative if tools were introspected too often.
     pub saved: i64,
 }
 
 impl Suites {
-    /// Reports costs and savings. Loads the tokenizer; starts no child.
+    /// Reports token costs and savings. Loads the tokenizer, but starts no child.
     pub fn savings(&self) -> SavingsReport {
         let (table, top) = (self.table(), self.tool_index());
         let (mut children, mut unknown) = (Vec::new(), Vec::new());
@@ -225,7 +227,7 @@ impl Suites {
             flat_texts.extend(raws.iter().map(|raw| raw.get().to_owned()));
         }
         let flat = if children.is_empty() { 0 } else { count_tokens(&format!("[{}]", flat_texts.join(","))) };
-        // Unknown children are excluded on both sides, to keep them comparable.
+        // Unknown children are excluded from both lists, so that the lists are comparable.
         let unknown_tools = table.suites.iter().filter(|suite| unknown.contains(&suite.spec.name));
         let unknown_tools: Vec<&str> = unknown_tools.map(|suite| suite.rules.tool_name.as_str()).collect();
         let listed = top.tools.iter().filter(|tool| !unknown_tools.iter().any(|name| has_name(tool, name)));
@@ -289,7 +291,7 @@ fn percent_saved(used: usize, flat: usize) -> Option<f64> {
     (flat > 0).then(|| ((1.0 - used as f64 / flat as f64) * 1000.0).round() / 10.0)
 }
 
-/// Counts the tokens of a text; estimates them if the tokenizer is not available.
+/// Counts the tokens of a text. Estimates the count if the tokenizer is not available.
 fn count_tokens(text: &str) -> usize {
     static ENCODING: OnceLock<Option<&'static CoreBpe>> = OnceLock::new();
     let encoding = ENCODING.get_or_init(|| tiktoken::get_encoding("o200k_base"));

@@ -1,4 +1,4 @@
-//! Validates tool arguments against the tool's JSON Schema.
+//! Validation of tool arguments against the tool's JSON Schema.
 
 mod expansion;
 
@@ -9,26 +9,28 @@ use switchboard_core::{sanitize_description, sanitize_description_value};
 
 use self::expansion::Expansion;
 
-/// Largest schema that is compiled. The largest of real servers has about 20 kB.
+/// Maximum size of a schema that is compiled, in bytes. The largest schema of real servers has about 20 kB.
 pub(crate) const MAX_SCHEMA: usize = 256 * 1024;
-/// Deepest schema that is compiled; the compiler recurses into every level.
+/// Maximum depth of a schema that is compiled, because the compiler recurses into every level.
 const MAX_DEPTH: usize = 48;
-/// Most subschemas after expanding references. A few lines of schema can expand to millions of subschemas, and
-/// validation would visit them all.
+/// Maximum number of subschemas after references are expanded.
+///
+/// A few lines of schema can expand to millions of subschemas, and validation would visit all of them.
 const MAX_PARTS: usize = 100_000;
-/// Deepest arguments that are validated against a recursive schema: the number of paths multiplies with every level.
+/// Maximum depth of arguments that are validated against a recursive schema. The number of paths multiplies with every
+/// level.
 const MAX_CIRCLED: usize = 8;
-/// Most values in an example.
+/// Maximum number of values in example arguments.
 const MAX_EXAMPLE: usize = 100;
-/// Longest literal value that an example shows.
+/// Maximum length of a literal value shown in an example.
 const MAX_VALUE: usize = 1000;
-/// Most validation errors that are reported. The schema follows anyway, so more would be noise.
+/// Maximum number of validation errors reported. The message also contains the schema, so more errors would be noise.
 const MAX_ERRORS: usize = 8;
 
 /// Validator for the arguments of one tool.
 ///
-/// A schema that is invalid, too large, or that references other documents accepts everything: the child validates its
-/// arguments anyway, and remote documents are never fetched.
+/// Everything is accepted if the schema is invalid, too large, or references other documents. The child validates its
+/// arguments anyway, and remote documents are never fetched (SSRF).
 #[derive(Debug)]
 pub(crate) struct Checker {
     schema: Value,
@@ -46,18 +48,19 @@ impl Checker {
             && depth(&schema) <= MAX_DEPTH
             && reach.parts <= MAX_PARTS
             && !reach.is_endless;
-        // The linear-time regex engine: a child's pattern cannot make validation run forever.
+        // Use the linear-time regex engine, so that a child's pattern cannot make validation run forever.
         let options = || jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
         let validator = fits.then(|| options().build(&schema).ok()).flatten().map(Box::new);
         Self { schema, validator, is_circular: reach.is_circular }
     }
 
-    /// True if the tool has an argument of this name.
+    /// Returns true if the tool has an argument of this name.
     pub(crate) fn has(&self, argument: &str) -> bool {
         self.schema.get("properties").is_some_and(|properties| properties.get(argument).is_some())
     }
 
-    /// Returns the validation errors, one per field.
+    /// Returns the validation errors, at most [`MAX_ERRORS`]. Each error starts with the path of its field, if it has
+    /// one.
     pub(crate) fn check(&self, arguments: &Value) -> Vec<String> {
         let Some(validator) = &self.validator else { return Vec::new() };
         if self.is_circular && depth(arguments) > MAX_CIRCLED {
@@ -69,13 +72,13 @@ impl Checker {
                 let field = error.instance_path().to_string();
                 let field = field.trim_start_matches('/').replace('/', ".");
                 let what = clip(&error.masked_with("the value").to_string());
-                // Names and enum values in the message come from the child.
+                // Sanitize the message, because it contains names and enum values from the child.
                 sanitize_description(&if field.is_empty() { what } else { format!("{field}: {what}") }).text
             })
             .collect()
     }
 
-    /// Returns the sanitized schema without boilerplate.
+    /// Returns the schema for display, sanitized and without boilerplate.
     pub(crate) fn shown(&self) -> Value {
         let mut schema = self.schema.clone();
         strip_boilerplate(&mut schema);
@@ -83,8 +86,9 @@ impl Checker {
         schema
     }
 
-    /// Returns example arguments: all required ones, each with the first value that the schema names or a value of its
-    /// type.
+    /// Returns example arguments: all required arguments, each with the first value that the schema mentions.
+    ///
+    /// If the schema mentions no value for an argument, a value of the argument's type is used.
     pub(crate) fn example(&self) -> Value {
         let mut example = example(&self.schema, &self.schema, 4, &mut MAX_EXAMPLE.clone());
         sanitize_description_value(&mut example);
@@ -92,7 +96,7 @@ impl Checker {
     }
 }
 
-/// Removes keywords that are the same in all schemas.
+/// Removes `$schema` and `additionalProperties: false`, which are the same in nearly all schemas.
 pub(crate) fn strip_boilerplate(schema: &mut Value) {
     if let Value::Object(schema) = schema {
         schema.remove("$schema");
@@ -158,7 +162,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// Truncates a message: an invalid value may be huge.
+/// Truncates an error message, since it may quote a huge invalid value.
 fn clip(text: &str) -> String {
     if text.chars().count() <= 200 {
         text.to_owned()

@@ -1,20 +1,20 @@
-//! Renders a tool's arguments as a one-line signature.
+//! Rendering of a tool's arguments as a one-line signature.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-/// Nesting depth to which object arguments are shown; deeper ones appear as `object`.
+/// Nesting depth to which object arguments are shown. Deeper objects appear as `object`.
 const DEPTH: usize = 2;
-/// Depth to which alternatives and arrays are followed. A child's schema may be circular through them.
+/// Depth to which alternatives and arrays are followed, because a child's schema may be circular through them.
 const LEVELS: usize = 8;
-/// Most enum values that are shown. More would cost more tokens than they are worth here.
+/// Maximum number of enum values shown. More values would not be worth their tokens here.
 const CHOICES: usize = 6;
-/// Most subschemas that are visited. Twenty arguments of real tools have about fifty.
+/// Maximum number of subschemas visited. Twenty arguments of real tools have about fifty subschemas.
 const PARTS: usize = 400;
-/// Longest signature in characters. The longest of real servers has about six hundred.
+/// Maximum length of a signature, in characters. The longest signature of real servers has about six hundred.
 const ROOM: usize = 2000;
-/// Longest single name or value in characters.
+/// Maximum length of a single name or value, in characters.
 const WORD: usize = 80;
 
 /// Renders a signature such as `(path: string, head?: number)`.
@@ -32,8 +32,9 @@ pub(crate) fn argument_names(schema: &Value) -> Vec<&str> {
     properties.into_iter().flat_map(Map::keys).map(String::as_str).collect()
 }
 
-/// Writer for a signature with bounds, since a child's schema has none: where a bound is reached, `…` replaces the
-/// rest.
+/// Writer for a signature of bounded size.
+///
+/// A child's schema may be unbounded. Where a bound is reached, `…` replaces the rest.
 struct SignatureWriter<'a> {
     root: &'a Value,
     parts: usize,
@@ -41,7 +42,7 @@ struct SignatureWriter<'a> {
 }
 
 impl SignatureWriter<'_> {
-    /// Claims budget for another subschema; false if none remains.
+    /// Takes one subschema from the budget; returns false if the budget is used up.
     fn claim_part(&mut self) -> bool {
         let claim_part = self.parts > 0 && self.room > 0;
         self.parts = self.parts.saturating_sub(1);
@@ -59,7 +60,9 @@ impl SignatureWriter<'_> {
         }
     }
 
-    /// Writes the required arguments in the child's order, then the optional ones by name.
+    /// Writes the arguments of an object.
+    ///
+    /// The required arguments come first, in the child's order, then the optional ones by name.
     fn members(&mut self, text: &mut String, schema: &Value, depth: usize, levels: usize) {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
         let required: Vec<&str> = schema
@@ -159,7 +162,9 @@ fn type_name(schema: &Value) -> &str {
     }
 }
 
-/// Resolves one local reference. Circular references are shown up to their first repetition.
+/// Resolves one local reference.
+///
+/// A circular reference terminates, because the reference in the resolved schema is not followed.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
     target.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema)

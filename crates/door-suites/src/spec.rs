@@ -1,4 +1,4 @@
-//! Fully resolved description of a child, from its file and the settings.
+//! Fully resolved description of a child, built from the child's file and the settings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

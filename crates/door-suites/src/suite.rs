@@ -39,22 +39,22 @@ pub(crate) struct Shared {
     pub(crate) shelf: CatalogueStore,
     pub(crate) clock: Clock,
     pub(crate) events: broadcast::Sender<SuitesEvent>,
-    /// Log level for children, if a client set one: the parameters of its request.
+    /// Parameters of a client's `logging/setLevel` request, for children that start later; `None` if no level was set.
     pub(crate) level: Arc<Mutex<Option<Box<RawValue>>>>,
-    /// Incremented when a flat child's tools change, to invalidate the tool index.
+    /// Change counter of flat children's tools; a change invalidates the tool index.
     pub(crate) changes: Arc<AtomicU64>,
 }
 
 /// One child, with its settings, trust, pins and catalogue.
 pub(crate) struct Suite {
-    /// The child's spec as discovered, which is what its owner trusts.
+    /// The child's spec as discovered. The owner's trust refers to this spec.
     pub(crate) spec: Arc<ChildSpec>,
     pub(crate) child: Child,
     pub(crate) rules: Rules,
     exposed: ToolFilter,
     shared: Shared,
     state: Mutex<State>,
-    /// Held while tools are listed: concurrent callers share one listing.
+    /// Lock held while tools are listed, so that concurrent callers share one listing.
     listing: tokio::sync::Mutex<()>,
     is_subscribed: AtomicBool,
     rate_limit: Option<RateLimiter>,
@@ -64,21 +64,22 @@ pub(crate) struct Suite {
 #[derive(Default)]
 struct State {
     is_trusted: bool,
-    /// True if the stored catalogue was loaded.
+    /// True if loading the stored catalogue was attempted.
     is_loaded: bool,
     catalogue: Option<Arc<Catalogue>>,
     /// Tools that no longer match their approved pin, with the reason.
     blocked: Arc<BTreeMap<String, String>>,
-    /// Run of the child from which the catalogue was fetched. Another run may offer other tools.
+    /// Handshake result of the run from which the catalogue was fetched. Another run of the child may offer other
+    /// tools.
     run: Option<Weak<InitializeResult>>,
-    /// Number of tool-list changes announced before the catalogue was fetched.
+    /// Number of tool-list changes that the child had announced before the catalogue was fetched.
     changes: u64,
-    /// Tools used since the catalogue was fetched.
+    /// Names of the tools used since the catalogue was fetched.
     used: BTreeSet<String>,
 }
 
 impl Suite {
-    /// Creates a suite for a child, which may be running already. Also returns the invalid patterns of its filter.
+    /// Creates a suite for a child, which may already be running. Also returns the invalid patterns of the tool filter.
     pub(crate) fn new(
         spec: Arc<ChildSpec>,
         child: Child,
@@ -113,9 +114,10 @@ impl Suite {
         matches!(self.spec.expose, Expose::Flat { .. })
     }
 
-    /// Checks that the child is trusted and can be started. The error is a text that names the next step.
+    /// Checks that the child is trusted and can be started. The error is a message that names the next step.
     pub(crate) fn check_trust(&self) -> Result<(), String> {
-        // A running child was trusted when it started; before a start, trust may have been revoked.
+        // A running child was trusted when it started. Before a start, check again, because trust may have been
+        // revoked.
         if self.state.lock().is_trusted && self.child.initialized().is_some() {
             return Ok(());
         }
@@ -131,14 +133,14 @@ impl Suite {
             TrustState::New => {
                 Err(format!("{name} is not trusted yet: a person must run `switchboard suite trust {name}`."))
             }
-            // The diff is for the person: its new half is unreviewed text.
+            // Omit the diff, because its new half is unreviewed text that must not reach the model.
             TrustState::Changed { .. } => Err(format!(
                 "{name} is no longer trusted, because it changed. If the change is intended, a person must run `switchboard suite trust {name}`, which shows the change."
             )),
         }
     }
 
-    /// Returns the known catalogue without starting the child.
+    /// Returns the known catalogue, from memory or from the on-disk cache, without starting the child.
     pub(crate) fn cached(&self) -> Option<Arc<Catalogue>> {
         {
             let state = self.state.lock();
@@ -146,7 +148,7 @@ impl Suite {
                 return state.catalogue.clone();
             }
         }
-        // Done without the lock, since there may be thousands of tools to compare.
+        // Load without holding the lock, since thousands of tools may have to be compared.
         let loaded = self.shared.shelf.load(&self.spec).map(|catalogue| {
             let blocked = compare_with_pins(&self.shared.paths, &self.spec.name, &catalogue);
             (Arc::new(catalogue), Arc::new(blocked))
@@ -154,7 +156,7 @@ impl Suite {
         let mut state = self.state.lock();
         if !state.is_loaded {
             state.is_loaded = true;
-            // A catalogue fetched in the meantime is newer.
+            // Keep a catalogue that was fetched in the meantime, because it is newer.
             if let Some((catalogue, blocked)) = loaded.filter(|_| state.catalogue.is_none()) {
                 (state.catalogue, state.blocked) = (Some(catalogue), blocked);
             }
@@ -162,7 +164,7 @@ impl Suite {
         state.catalogue.clone()
     }
 
-    /// Returns [`cached`](Self::cached), loaded on a blocking thread.
+    /// Returns the same catalogue as [`cached`](Self::cached), but loads it on a blocking thread.
     async fn load_cached(self: &Arc<Self>) -> Option<Arc<Catalogue>> {
         if self.state.lock().is_loaded {
             return self.cached();
@@ -171,7 +173,7 @@ impl Suite {
         tokio::task::spawn_blocking(move || suite.cached()).await.ok().flatten()
     }
 
-    /// Returns the catalogue of the running child; starts it if needed.
+    /// Returns the catalogue of the running child; starts the child if needed.
     pub(crate) async fn current(self: &Arc<Self>, caller: &Caller) -> Result<Arc<Catalogue>, ChildError> {
         if let Some(catalogue) = self.live_catalogue() {
             return Ok(catalogue);
@@ -184,7 +186,7 @@ impl Suite {
         self.fetch_catalogue(turn, caller).await
     }
 
-    /// Fetches a catalogue from the child, one fetch at a time.
+    /// Fetches a catalogue from the child. Only one fetch runs at a time.
     async fn fetch_catalogue(
         self: &Arc<Self>,
         _turn: tokio::sync::MutexGuard<'_, ()>,
@@ -215,14 +217,14 @@ impl Suite {
             state.blocked = blocked;
             state.used.clear();
             state.catalogue = Some(catalogue.clone());
-            // A change announced during the fetch may not be included.
+            // If a change was announced during the fetch, the catalogue may lack the change.
             let is_current = self.child.tool_changes() == changes;
             state.run = is_current.then(|| Arc::downgrade(&opened));
             state.changes = changes;
         }
         if self.is_flat() && before.as_ref().is_none_or(|before| !before.has_same_tools(&catalogue)) {
             self.shared.changes.fetch_add(1, Ordering::Relaxed);
-            // The first list that a host sees is already complete; only a list that it has seen can change.
+            // Announce a change only if hosts may have seen an earlier list.
             if before.is_some() {
                 let _ = self.shared.events.send(SuitesEvent::ToolsChanged);
             }
@@ -231,12 +233,12 @@ impl Suite {
             return Ok(catalogue);
         }
         let (shelf, spec, kept) = (self.shared.shelf.clone(), self.spec.clone(), catalogue.clone());
-        // The disk write must not block other tasks of this thread.
+        // Write to disk on a blocking thread, so that other tasks are not blocked.
         let _ = tokio::task::spawn_blocking(move || shelf.save(&spec, &kept)).await;
         Ok(catalogue)
     }
 
-    /// Lists the child's tools again if it still runs. Does not start a child that was stopped.
+    /// Lists the child's tools again if the child is still running. Does not start a stopped child.
     pub(crate) async fn relist_tools(self: &Arc<Self>) {
         let turn = self.listing.lock().await;
         if self.child.initialized().is_none() || self.live_catalogue().is_some() {
@@ -247,7 +249,7 @@ impl Suite {
         }
     }
 
-    /// Returns the catalogue if it belongs to the current run of the child.
+    /// Returns the catalogue if it was fetched from the current run of the child.
     fn live_catalogue(&self) -> Option<Arc<Catalogue>> {
         let opened = self.child.initialized()?;
         let state = self.state.lock();
@@ -255,8 +257,10 @@ impl Suite {
         Arc::ptr_eq(&run, &opened).then(|| state.catalogue.clone()).flatten()
     }
 
-    /// Returns a catalogue for display: of the running child, else one stored within the last day, else a new one. An
-    /// older one is the last resort, with a note of its age.
+    /// Returns a catalogue for display, with an optional note.
+    ///
+    /// Tries, in this order: the catalogue of the running child, one stored within the last day, and a new one fetched
+    /// from the child. If all fail, an older catalogue is returned with a note of its age.
     async fn catalogue_for_display(
         self: &Arc<Self>,
         caller: &Caller,
@@ -284,19 +288,19 @@ impl Suite {
         }
     }
 
-    /// Returns the offered tools of a catalogue.
+    /// Returns the tools of a catalogue that the filter offers.
     pub(crate) fn offered<'a>(&self, catalogue: &'a Catalogue) -> Vec<OfferedTool<'a>> {
         let blocked = self.state.lock().blocked.clone();
         let offered = catalogue.tools.iter().filter(|tool| self.exposed.offers(&tool.name));
         offered.map(|tool| OfferedTool { tool, is_blocked: blocked.contains_key(&tool.name) }).collect()
     }
 
-    /// Returns an offered tool by name.
+    /// Returns a tool by name if the filter offers the tool.
     pub(crate) fn get_offered<'a>(&self, catalogue: &'a Catalogue, name: &str) -> Option<&'a Tool> {
         catalogue.get(name).filter(|tool| self.exposed.offers(&tool.name))
     }
 
-    /// Renders the refusal of a tool that is not offered.
+    /// Renders the refusal of a call to a tool that is not offered.
     async fn refuse_unknown(self: &Arc<Self>, subtool: &str, catalogue: &Arc<Catalogue>) -> String {
         let (suite, subtool, catalogue) = (Arc::clone(self), subtool.to_owned(), Arc::clone(catalogue));
         run_blocking(move || {
@@ -308,7 +312,7 @@ impl Suite {
         .await
     }
 
-    /// Answers an introspection request.
+    /// Answers an introspection request from the current or a cached catalogue.
     pub(crate) async fn introspect(
         self: &Arc<Self>,
         question: &IntrospectQuery,
@@ -327,7 +331,7 @@ impl Suite {
         run_blocking(move || suite.answer(&catalogue, &question, note)).await
     }
 
-    /// Answers an introspection request from a catalogue.
+    /// Renders the answer to an introspection request from a catalogue.
     fn answer(
         &self,
         catalogue: &Catalogue,
@@ -336,7 +340,7 @@ impl Suite {
     ) -> Result<String, String> {
         let offered = self.offered(catalogue);
         let (name, count) = (&self.spec.name, catalogue.tools.len());
-        // An empty answer would not tell the model why it is empty.
+        // Add the truncation note, because an empty answer would not tell the model why it is empty.
         let cut = catalogue.truncation_note(name).map(|note| format!("({note})"));
         let note = match (note, cut) {
             (Some(note), Some(cut)) => Some(format!("{note} {cut}")),
@@ -352,7 +356,7 @@ impl Suite {
         introspect::introspect(&offered, question, self.rules.style, note.as_deref())
     }
 
-    /// Returns the catalogue for a search over all suites, or the reason why there is none.
+    /// Returns the catalogue for a search over all suites, or the reason why the suite cannot be searched.
     pub(crate) async fn catalogue_for_search(
         self: &Arc<Self>,
         caller: &Caller,
@@ -364,7 +368,9 @@ impl Suite {
             .map_err(|error| error_text(&error))
     }
 
-    /// Copies the state of another suite for the same child.
+    /// Takes over the catalogue and pin state of the previous suite for the same child.
+    ///
+    /// Trust is not taken over; it is checked again at the next use.
     pub(crate) fn inherit(self: &Arc<Self>, other: &Self) {
         let other = other.state.lock();
         *self.state.lock() = State {
@@ -382,12 +388,12 @@ impl Suite {
         }
     }
 
-    /// Forces a new trust check at the next use.
+    /// Discards the cached trust decision, so that the next use checks trust again.
     pub(crate) fn reset_trust(&self) {
         self.state.lock().is_trusted = false;
     }
 
-    /// Subscribes to the child's events, once.
+    /// Subscribes to the child's events. Only the first call has an effect.
     pub(crate) fn subscribe(self: &Arc<Self>) {
         if self.is_subscribed.swap(true, Ordering::Relaxed) {
             return;
@@ -399,7 +405,7 @@ impl Suite {
                 let Some(suite) = suite.upgrade() else { return };
                 match event {
                     Ok(event) => suite.handle_event(event).await,
-                    // After missed events the tool list may have changed.
+                    // The missed events may include a change of the tool list.
                     Err(RecvError::Lagged(_)) => {
                         suite.handle_event(ChildEvent::ListChanged(ListKind::Tools)).await;
                     }
@@ -423,13 +429,13 @@ impl Suite {
             }
             ChildEvent::Stopped { .. } => return,
         };
-        // Hosts do not see a suite's lists, so changes to them are not relayed.
+        // Hosts do not see the lists of a suite's child, so changes of these lists are not relayed.
         if self.is_flat() || matches!(published, SuitesEvent::Notification { .. }) {
             let _ = self.shared.events.send(published);
         }
     }
 
-    /// Publishes that one of the child's lists has changed.
+    /// Publishes an event that one of the child's lists has changed.
     pub(crate) fn list_changed(&self, kind: ListKind) {
         let published = match kind {
             ListKind::Tools => SuitesEvent::ToolsChanged,

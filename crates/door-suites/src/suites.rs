@@ -1,4 +1,4 @@
-//! All suites of a workspace: the tool list for hosts, and routing of calls.
+//! All suites of a workspace: provides the tool list for hosts and routes calls to children.
 
 mod table;
 
@@ -39,9 +39,9 @@ use crate::suite::{CallArguments, Shared, Suite};
 use crate::tool_index::{Target, ToolIndex, cuts};
 use crate::tool_result;
 
-/// Most children that are started at once by `warm`. Starting one occupies a core for about a second.
+/// Maximum number of children that `warm` starts concurrently. Starting one occupies a core for about a second.
 pub(crate) const WARM_CONCURRENCY: usize = 4;
-/// Capacity of the event channel. A listener that lags is notified and lists everything again.
+/// Capacity of the event channel. A receiver that lags behind gets an error, and lists everything again.
 const EVENTS: usize = 64;
 /// Time limit for stopping all children.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
@@ -56,53 +56,53 @@ pub(crate) struct Inner {
     pub(crate) shared: Shared,
     proxy_chain: ProxyChain,
     logs: Option<Dir>,
-    /// Kills the children if this process is killed.
+    /// Client of the reaper, which kills the children if this process is killed.
     guard: Option<ReaperClient>,
     table: RwLock<Arc<Table>>,
-    /// Cached tool index; cleared when a flat child's catalogue changes.
+    /// Cached tool index. The cache is invalidated when a flat child's catalogue changes.
     tool_index: Mutex<Option<Arc<ToolIndex>>>,
-    /// Tool names used by other parts of the host's list.
+    /// Tool names that other parts of the host's tool list use.
     pub(crate) reserved: Mutex<BTreeSet<String>>,
     pub(crate) passthrough: Passthrough,
     pub(crate) pending_catalogues: PendingCatalogues,
     pub(crate) usage: Arc<UsageCounter>,
 }
 
-/// Event for hosts.
+/// Event for hosts about the suites.
 #[derive(Debug, Clone)]
 pub enum SuitesEvent {
     /// The tool list has changed.
     ToolsChanged,
-    /// Resources or resource templates have changed.
+    /// The resources or resource templates have changed.
     ResourcesChanged,
-    /// Prompts have changed.
+    /// The prompts have changed.
     PromptsChanged,
-    /// A resource was updated; carries the notification's parameters.
+    /// A resource was updated. Carries the parameters of the notification.
     ResourceUpdated(Box<RawValue>),
     /// A child's notification for one client.
     Notification {
         /// Method of the notification.
         method: &'static str,
-        /// Its parameters.
+        /// Parameters of the notification.
         params: Box<RawValue>,
-        /// The receiving client.
+        /// Client that receives the notification.
         to: ClientRef,
     },
 }
 
-/// Result of warming one child.
+/// Result of warming one child, that is, of starting it and fetching its catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WarmReport {
     /// Name of the child.
     pub child: String,
-    /// Number of its tools, or the error.
+    /// Number of offered tools, or the error.
     pub tools: Result<usize, String>,
     /// Elapsed time.
     pub took: Duration,
 }
 
 impl Suites {
-    /// Discovers the children of a workspace. Starts nothing.
+    /// Opens the suites of a workspace: discovers the children, but starts none.
     #[expect(clippy::unused_async, reason = "opening may wait for something one day, and callers await it")]
     pub async fn open(
         config: Config,
@@ -113,7 +113,7 @@ impl Suites {
         Self::open_via(config, paths, guard, &inherited, Clock::system())
     }
 
-    /// [`open`](Self::open) with an explicit proxy chain and clock.
+    /// Opens the suites like [`open`](Self::open), with an explicit proxy chain and clock.
     pub(crate) fn open_via(
         config: Config,
         paths: SuitePaths,
@@ -157,19 +157,20 @@ impl Suites {
         Ok(suites)
     }
 
-    /// Reserves tool names that no suite may use.
+    /// Reserves tool names, which suites may then no longer use.
     pub fn reserve(&self, names: impl IntoIterator<Item = String>) {
         self.inner.reserved.lock().extend(names);
         self.invalidate_index();
     }
 
-    /// Returns the tool list for a host, in a stable order. Starts nothing.
+    /// Returns the tool list for a host, in a stable order. Starts no child.
     pub fn tools(&self) -> Vec<Box<RawValue>> {
         self.tool_index().tools.clone()
     }
 
-    /// Returns the tool list for a host's request: counts it, and first fetches the tools of flat children that were
-    /// never listed.
+    /// Returns the tool list for a host's request, and counts the request.
+    ///
+    /// First fetches the tools of flat children that were never listed.
     pub async fn list_tools(&self, caller: &Caller) -> Vec<Box<RawValue>> {
         let is_pending =
             |suite: &&Arc<Suite>| suite.is_flat() && suite.cached().is_none() && suite.check_trust().is_ok();
@@ -181,7 +182,7 @@ impl Suites {
         self.tools()
     }
 
-    /// Returns one tool of the list.
+    /// Returns one tool of the list by name.
     pub fn tool(&self, name: &str) -> Option<Box<RawValue>> {
         #[derive(serde::Deserialize)]
         struct Named<'a> {
@@ -193,22 +194,22 @@ impl Suites {
         top.tools.iter().find(|tool| is_it(tool)).cloned()
     }
 
-    /// True if the list has this tool.
+    /// Returns true if the tool list contains this tool.
     pub fn has_tool(&self, tool: &str) -> bool {
         self.tool_index().by_name.contains_key(tool)
     }
 
-    /// True if the tool is flat, so that its results pass through unchanged.
+    /// Returns true if the tool is flat, which means that its results are passed through unchanged.
     pub fn is_flat(&self, tool: &str) -> bool {
         matches!(self.tool_index().by_name.get(tool), Some(Target::Flat(..)))
     }
 
-    /// True if any child is flat, which exposes its resources and prompts as well.
+    /// Returns true if any child is flat, which means that its resources and prompts are exposed as well.
     pub fn has_flat(&self) -> bool {
         self.table().suites.iter().any(|suite| suite.is_flat())
     }
 
-    /// Returns the issues of children and their settings, for people.
+    /// Returns the issues of the children and their settings, to be shown to people.
     pub fn issues(&self) -> Vec<Issue> {
         let top = self.tool_index();
         let collisions = top.issues.iter().map(|(suite, message)| Issue {
@@ -228,7 +229,7 @@ impl Suites {
         table.issues.iter().cloned().chain(collisions).chain(cut).collect()
     }
 
-    /// Calls a tool and returns a complete `tools/call` result.
+    /// Calls a tool of the list and returns a complete `tools/call` result.
     pub async fn call(
         &self,
         tool: &str,
@@ -255,8 +256,9 @@ impl Suites {
         result
     }
 
-    /// Calls a child's suite by child or tool name, also if the child is flat; for people. `None` if there is no such
-    /// child.
+    /// Calls a child's suite on behalf of a person, even if the child is flat.
+    ///
+    /// `name` is the name of the child or of its suite tool. Returns `None` if there is no such child.
     pub async fn call_child(
         &self,
         name: &str,
@@ -270,21 +272,23 @@ impl Suites {
         if let Some(refusal) = &self.inner.proxy_chain.refusal {
             return Some(Ok(tool_result::refusal(refusal)));
         }
-        // Calls made by a person are not part of a model's conversation and are not counted.
+        // A person's call is not part of a model's conversation, so it is not counted.
         Some(call_suite(suite, arguments, caller, None).await)
     }
 
-    /// Returns the names of the children, sorted.
+    /// Returns the sorted names of the children.
     pub fn children(&self) -> Vec<String> {
         self.table().suites.iter().map(|suite| suite.spec.name.clone()).collect()
     }
 
-    /// Lists resources, templates or prompts of the flat children.
+    /// Lists the resources, resource templates or prompts of the flat children.
     pub async fn list(&self, kind: ListKind, caller: &Caller) -> Vec<Box<RawValue>> {
         self.inner.passthrough.list(&self.flat(), kind, caller).await
     }
 
-    /// Forwards a request about resources, prompts, completion or logging. `None` if it concerns none of the children.
+    /// Forwards a request about resources, prompts, completion or logging.
+    ///
+    /// Returns `None` if the request concerns none of the children.
     pub async fn request(
         &self,
         method: &str,
@@ -299,19 +303,19 @@ impl Suites {
             return None;
         }
         self.inner.shared.level.lock().clone_from(&params);
-        // Other children get the level when they start.
+        // Children that are not running get the log level when they start.
         let running = table.suites.iter().filter(|suite| suite.child.initialized().is_some());
         Some(passthrough::set_level(&running.cloned().collect::<Vec<_>>(), params, caller).await)
     }
 
-    /// Notifies the children that have served this client that its roots have changed.
+    /// Notifies all children that have served this client that the client's roots have changed.
     pub fn roots_changed(&self, host: &Arc<dyn Host>) {
         for suite in &self.table().suites {
             suite.child.roots_changed(host);
         }
     }
 
-    /// Subscribes to events.
+    /// Subscribes to the events for hosts.
     pub fn events(&self) -> broadcast::Receiver<SuitesEvent> {
         self.inner.shared.events.subscribe()
     }
@@ -351,7 +355,9 @@ impl Suites {
         self.flush().await;
     }
 
-    /// Flushes the usage counters in the background if due, so that a killed host loses few of them.
+    /// Flushes the usage counters in the background, if a flush is due.
+    ///
+    /// Regular flushes keep the loss small if the host is killed.
     fn schedule_flush(&self) {
         if self.inner.usage.is_due() {
             let suites = self.clone();
@@ -359,7 +365,7 @@ impl Suites {
         }
     }
 
-    /// Flushes the usage counters.
+    /// Flushes the usage counters to disk.
     pub(crate) async fn flush(&self) {
         let (usage, now) = (self.inner.usage.clone(), self.inner.shared.clock.now());
         let _ = tokio::task::spawn_blocking(move || usage.flush(now)).await;
@@ -382,7 +388,7 @@ impl Suites {
         made
     }
 
-    /// Invalidates the tool index and the pass-through routes.
+    /// Invalidates the cached tool index and the pass-through routing table.
     pub(crate) fn invalidate_index(&self) {
         *self.inner.tool_index.lock() = None;
         self.inner.passthrough.clear();
@@ -396,7 +402,7 @@ impl Suites {
     }
 }
 
-/// Runs a request to a suite's tool, and counts it if a counter is given.
+/// Handles a request to a suite's tool. Counts the request if `usage` is given.
 async fn call_suite(
     suite: &Arc<Suite>,
     arguments: Option<&RawValue>,
@@ -424,7 +430,7 @@ async fn call_suite(
             let done = suite.call(&call.subtool, CallArguments::Suite(&call), caller).await;
             if let Some(usage) = usage {
                 usage.count_call(match (&done.result, done.outcome) {
-                    // Without the suite, Switchboard's own text would not have been sent.
+                    // Count the refusal as overhead, because without the suite this text would not have been sent.
                     (Ok(result), Outcome::Refused) => result.get().len(),
                     _ => 0,
                 });
@@ -446,7 +452,7 @@ fn finish(
     done.result
 }
 
-/// True if two tool lists differ for a host.
+/// Returns true if a host would see a difference between two tool lists.
 pub(crate) fn differs(before: &[Box<RawValue>], after: &[Box<RawValue>]) -> bool {
     before.len() != after.len() || before.iter().zip(after).any(|(before, after)| before.get() != after.get())
 }

@@ -1,9 +1,9 @@
-//! Shortens descriptions.
+//! Shortening of descriptions.
 
 /// Shortens a text to at most `max_chars` characters.
 ///
-/// Collapses white space. Ends after the last complete sentence that fits; if not even the first one fits, cuts between
-/// words where possible and appends `…`. Counts characters, not bytes, and never splits a grapheme.
+/// Collapses white space, and ends after the last complete sentence that fits. If not even the first sentence fits, it
+/// is cut between words where possible, and `…` is appended. Counts characters, not bytes, and never splits a grapheme.
 pub(crate) fn summarise(text: &str, max_chars: usize) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if text.chars().count() <= max_chars {
@@ -23,8 +23,10 @@ pub(crate) fn first_sentence(text: &str, max_chars: usize) -> String {
     summarise(&text[..end], max_chars)
 }
 
-/// Returns the ends of sentences: `.`, `!` or `?` followed by a space and no lower-case letter. Thus "e.g. this" and
-/// "v1.2" do not end a sentence.
+/// Returns the end positions of the sentences in a text.
+///
+/// A sentence ends with `.`, `!` or `?`, followed by the end of the text or by a space and a character that is not
+/// lower-case. Thus "e.g. this" and "v1.2" do not end a sentence. A full-width `。`, `！` or `？` always ends a sentence.
 fn sentence_ends(text: &str) -> impl Iterator<Item = usize> {
     text.char_indices().filter_map(|(at, mark)| {
         let end = at + mark.len_utf8();
@@ -42,13 +44,13 @@ fn sentence_ends(text: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Truncates within a sentence and appends `…`, which counts.
+/// Truncates within a sentence and appends `…`, which counts towards `max_chars`.
 fn truncate(text: &str, max_chars: usize) -> String {
     let Some(room) = max_chars.checked_sub(1) else { return String::new() };
     let end = text.char_indices().nth(room).map_or(text.len(), |(at, _)| at);
     let end = char_boundary_before(text, end);
     let kept = &text[..end];
-    // Drop a partial word, unless the word is most of the text.
+    // Drop a partial last word, unless the word is most of the text.
     let kept = match kept.rfind(' ') {
         Some(space) if space * 2 > kept.len() && !text[end..].starts_with(' ') => &kept[..space],
         _ => kept,
@@ -74,7 +76,9 @@ fn char_boundary_before(text: &str, end: usize) -> usize {
     }
 }
 
-/// True for combining marks, joiners, variation selectors and skin tones, which belong to the preceding character.
+/// Returns true for a character that belongs to the preceding one.
+///
+/// Such characters are combining marks, joiners, variation selectors and skin tones.
 fn is_extending(c: char) -> bool {
     matches!(c,
         '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{591}'..='\u{5bd}' | '\u{610}'..='\u{61a}'
@@ -84,12 +88,12 @@ fn is_extending(c: char) -> bool {
         | '\u{fe20}'..='\u{fe2f}' | '\u{1f3fb}'..='\u{1f3ff}' | '\u{e0020}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// True for regional indicators, which form flags in pairs.
+/// Returns true for a regional indicator. Two of them form a flag.
 fn is_regional_indicator(c: char) -> bool {
     matches!(c, '\u{1f1e6}'..='\u{1f1ff}')
 }
 
-/// True if a text ends after the first half of a flag.
+/// Returns true if a text ends after the first regional indicator of a flag.
 fn ends_in_half_flag(text: &str) -> bool {
     text.chars().rev().take_while(|c| is_regional_indicator(*c)).count() % 2 == 1
 }

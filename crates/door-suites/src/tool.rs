@@ -1,4 +1,4 @@
-//! A child's tool, parsed as far as offering it requires.
+//! A child's tool, parsed only as far as is needed for offering it.
 
 use std::sync::OnceLock;
 
@@ -11,17 +11,17 @@ use crate::expose;
 use crate::schema::{Checker, MAX_SCHEMA, strip_boilerplate};
 use crate::signature::{argument_names, signature};
 
-/// A child's tool. The raw JSON is retained; display data is parsed from it on demand.
+/// A child's tool. Keeps the raw JSON, from which display data is parsed on demand.
 #[derive(Debug)]
 pub(crate) struct Tool {
     pub(crate) name: String,
     pub(crate) raw: Box<RawValue>,
     pub(crate) hints: Hints,
-    /// Compiled at the first call; most tools are never called.
+    /// Validator, compiled at the first call, since most tools are never called.
     checker: OnceLock<Checker>,
 }
 
-/// The child's own hints about a tool's effect. Untrusted, so they only inform.
+/// The child's own hints about a tool's effect. The hints are untrusted, so they are only informative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Hints {
@@ -29,7 +29,7 @@ pub(crate) struct Hints {
     destructive_hint: Option<bool>,
 }
 
-/// Display data of a tool, sanitized.
+/// Sanitized data of a tool for display.
 #[derive(Debug, Default)]
 pub(crate) struct DisplayedTool {
     pub(crate) title: Option<String>,
@@ -38,16 +38,16 @@ pub(crate) struct DisplayedTool {
     pub(crate) output_schema: Option<Schema>,
 }
 
-/// A tool's schema for display.
+/// Input schema of a tool, for display.
 #[derive(Debug)]
 pub(crate) enum Schema {
     Inline(Value),
-    /// Too large for a model; carries the size in bytes.
+    /// The schema is too large for a model. Carries the size in bytes.
     TooLarge(usize),
 }
 
 impl Tool {
-    /// Parses a tool; `None` if it has no valid name.
+    /// Parses a tool; returns `None` if the tool has no valid name.
     pub(crate) fn read(raw: Box<RawValue>) -> Option<Self> {
         #[derive(Deserialize)]
         struct Head {
@@ -55,7 +55,7 @@ impl Tool {
             #[serde(default)]
             annotations: Option<Hints>,
         }
-        // Malformed annotations must not hide the tool.
+        // Fallback without annotations, because malformed annotations must not hide the tool.
         #[derive(Deserialize)]
         struct Named {
             name: String,
@@ -67,7 +67,7 @@ impl Tool {
         expose::is_valid_tool_name(&name).then(|| Self { name, raw, hints, checker: OnceLock::new() })
     }
 
-    /// Returns the sanitized display data, and true if anything was removed.
+    /// Returns the sanitized display data. The flag is true if sanitizing removed anything.
     pub(crate) fn display(&self) -> (DisplayedTool, bool) {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
@@ -103,7 +103,7 @@ impl Tool {
         )
     }
 
-    /// Returns the argument validator.
+    /// Returns the validator for the tool's arguments; compiles it at the first use.
     pub(crate) fn checker(&self) -> &Checker {
         self.checker.get_or_init(|| {
             #[derive(Deserialize)]
@@ -125,7 +125,7 @@ impl Default for Schema {
 }
 
 impl Schema {
-    /// Renders the one-line signature.
+    /// Renders the tool's arguments as a one-line signature.
     pub(crate) fn signature(&self) -> String {
         match self {
             Self::Inline(schema) => signature(schema),
@@ -133,7 +133,7 @@ impl Schema {
         }
     }
 
-    /// Returns the names of the arguments.
+    /// Returns the names of the tool's arguments.
     pub(crate) fn arguments(&self) -> Vec<&str> {
         match self {
             Self::Inline(schema) => argument_names(schema),
@@ -141,7 +141,7 @@ impl Schema {
         }
     }
 
-    /// Converts the schema to JSON.
+    /// Converts the schema to JSON; a schema that is too large becomes a note.
     pub(crate) fn into_value(self) -> Value {
         match self {
             Self::Inline(schema) => schema,
@@ -151,12 +151,12 @@ impl Schema {
 }
 
 impl Hints {
-    /// True if the child declares the tool read-only.
+    /// Returns true if the child declares the tool read-only.
     pub(crate) fn is_read_only(self) -> bool {
         self.read_only_hint == Some(true)
     }
 
-    /// Returns a short label for models.
+    /// Returns a short label of the tool's effect, for models.
     pub(crate) fn label(self) -> &'static str {
         match (self.read_only_hint, self.destructive_hint) {
             (Some(true), _) => " [read-only]",

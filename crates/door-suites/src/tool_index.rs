@@ -1,4 +1,4 @@
-//! Tool index: the tool list for hosts, and the target of each name.
+//! Tool index: the tool list for hosts, and the routing target of each tool name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,35 +19,37 @@ use crate::summary::summarise;
 
 /// Name of the tool that searches all suites.
 pub(crate) const SEARCH: &str = "switchboard_tools";
-/// Longest suite description, about fifteen words: its purpose, not all its features.
+/// Maximum length of a generated suite description, in characters: about fifteen words, which state the suite's
+/// purpose.
 const MAX_DESCRIPTION: usize = 100;
-/// Longest description by an owner that is shown in full: more than a page is hardly intended for a tool list.
+/// Maximum length of an owner's description, in characters. More than a page is hardly intended for a tool list.
 const MAX_OWN_DESCRIPTION: usize = 2_000;
 
-/// Most tool names in a description derived from tool names.
+/// Maximum number of tool names in a description that consists of tool names.
 const NAMED: usize = 4;
 
-/// Target of a tool name.
+/// Routing target of a tool name.
 #[derive(Clone)]
 pub(crate) enum Target {
     Suite(Arc<Suite>),
-    /// A flat tool, with the child's own name for it.
+    /// A flat tool, with the name that the child itself uses for it.
     Flat(Arc<Suite>, String),
     Search,
 }
 
-/// The tool list, and the target of each name.
+/// The tool list, with the routing target of each name.
 pub(crate) struct ToolIndex {
     pub(crate) tools: Vec<Box<RawValue>>,
     pub(crate) by_name: HashMap<String, Target>,
     pub(crate) issues: Vec<(Arc<Suite>, String)>,
-    /// Change counter of flat children at the time of building.
+    /// Value of the flat children's change counter when the index was built.
     pub(crate) changes: u64,
 }
 
 impl ToolIndex {
-    /// Builds the index: suites by child name, then flat tools in each child's order, then the search tool. In case of
-    /// a name collision, the first in this order wins.
+    /// Builds the index: suites by child name, then flat tools in each child's order, then the search tool.
+    ///
+    /// If two tools have the same name, the first in this order wins.
     pub(crate) fn new(
         suites: &[Arc<Suite>],
         described: (&Config, &Descriptions),
@@ -61,7 +63,8 @@ impl ToolIndex {
         for suite in &folded {
             top.add_suite(suite, described, &mut taken);
         }
-        // An untrusted flat child has no tools to list; its suite tool explains how to trust it.
+        // An untrusted flat child has no tools to list. Offer its suite tool instead, which explains how to trust the
+        // child.
         for suite in suites.iter().filter(|suite| suite.is_flat() && suite.check_trust().is_err()) {
             top.add_suite(suite, described, &mut taken);
         }
@@ -98,7 +101,7 @@ impl ToolIndex {
             .filter(|suite| suite.is_flat() && suite.check_trust().is_ok())
             .filter_map(|suite| Some((suite, suite.cached()?)))
             .collect();
-        // A tool gets its bare name only if no other bare child has it, so that the name never switches owner.
+        // A tool keeps its bare name only if no other bare child has that name, so that a name never switches owner.
         let mut wanted: BTreeMap<&str, usize> = BTreeMap::new();
         for (suite, catalogue) in &flat {
             if suite.spec.expose == (Expose::Flat { bare: true }) {
@@ -108,7 +111,8 @@ impl ToolIndex {
             }
         }
         for (suite, catalogue) in &flat {
-            // Descriptions are the only place where a model reads about the list as a whole.
+            // Append the truncation note to a tool's description, since a model sees no other text about the list as a
+            // whole.
             let mut cut = catalogue.truncation_note(&suite.spec.name);
             for offered in suite.offered(catalogue) {
                 let tool = offered.tool;
@@ -145,7 +149,9 @@ impl ToolIndex {
     }
 }
 
-/// One of our own tools, in the customary field order, which reads better and costs fewer tokens.
+/// A tool of Switchboard itself.
+///
+/// The fields are serialized in the customary order, which is easier to read and costs fewer tokens.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Own<'a> {
@@ -154,15 +160,17 @@ struct Own<'a> {
     input_schema: &'a RawValue,
 }
 
-/// Published input schema of a suite's tool.
+/// Input schema of a suite's tool, as published to hosts.
 const SUITE_SCHEMA: &str = concat!(
     r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"]},"#,
     r#""subtool":{"type":"string"},"args":{"type":"object"}},"required":["action"]}"#
 );
-/// Input schema of the search tool. It also accepts `limit`, but declaring it would cost seven tokens per conversation.
+/// Input schema of the search tool.
+///
+/// The tool also accepts `limit`, but declaring `limit` would cost seven tokens per conversation.
 const SEARCH_SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string"}}}"#;
 
-/// Builds a suite's tool. Every character costs tokens in every conversation.
+/// Builds the JSON of a suite's tool. Every character costs tokens in every conversation.
 fn suite_tool(suite: &Suite, (config, descriptions): (&Config, &Descriptions)) -> Box<RawValue> {
     let mut description = describe(suite, config, descriptions);
     if let Some(reason) = &suite.spec.unready {
@@ -181,7 +189,9 @@ fn own_tool(name: &str, description: &str, schema: &str) -> Box<RawValue> {
     to_raw(&Own { name, description, input_schema })
 }
 
-/// Returns a suite's description. Loads the catalogue only if no description was written.
+/// Returns a suite's description.
+///
+/// Loads the catalogue only if there is neither an owner's nor a built-in description.
 pub(crate) fn describe(suite: &Suite, config: &Config, descriptions: &Descriptions) -> String {
     if let Some(own) = owner_description(&suite.spec, config, descriptions) {
         return summarise(&sanitize_description(&own).text, MAX_OWN_DESCRIPTION);
@@ -199,7 +209,7 @@ pub(crate) fn describe(suite: &Suite, config: &Config, descriptions: &Descriptio
     summarise(&sanitize_description(&described).text, MAX_DESCRIPTION)
 }
 
-/// Reports truncated descriptions and tool lists.
+/// Returns a message for each truncation of the suite's description or tool list.
 pub(crate) fn cuts(suite: &Suite, config: &Config, descriptions: &Descriptions) -> Vec<String> {
     let name = &suite.spec.name;
     let own = owner_description(&suite.spec, config, descriptions);
@@ -213,7 +223,7 @@ pub(crate) fn cuts(suite: &Suite, config: &Config, descriptions: &Descriptions) 
     description.into_iter().chain(list.map(|list| format!("{list}."))).collect()
 }
 
-/// Describes a child by the names of its first few tools.
+/// Describes a child by the names of its first few tools; returns `None` if there are no tools.
 fn named_tools(offered: &[OfferedTool<'_>]) -> Option<String> {
     let names: Vec<&str> = offered.iter().map(|offered| offered.tool.name.as_str()).take(NAMED).collect();
     match (names.is_empty(), offered.len() - names.len()) {

@@ -1,10 +1,10 @@
-//! Results written by Switchboard itself, in the format of `tools/call`.
+//! Tool results written by Switchboard itself, in the format of `tools/call`.
 
 use serde_json::json;
 use serde_json::value::RawValue;
 use switchboard_core::json::to_raw;
 
-/// Builds a text result.
+/// Builds a result that consists of one text.
 pub(crate) fn text(text: &str) -> Box<RawValue> {
     to_raw(&json!({ "content": [{ "type": "text", "text": text }] }))
 }

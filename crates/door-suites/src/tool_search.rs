@@ -19,12 +19,12 @@ use crate::summary::summarise;
 use crate::tool_index::describe;
 use crate::tool_result;
 
-/// Default and maximum number of tools that a search returns.
+/// Default number of tools that a search returns; `MAX_FOUND` is the maximum.
 const FOUND: usize = 8;
 const MAX_FOUND: usize = 50;
 
 impl Suites {
-    /// Searches the tools of all suites; without a query, lists the suites.
+    /// Searches the tools of all suites. Without a query, lists the suites.
     pub(crate) async fn search(&self, arguments: Option<&RawValue>, caller: &Caller) -> Box<RawValue> {
         let table = self.table();
         let question = arguments
@@ -58,12 +58,14 @@ impl Suites {
         result
     }
 
-    /// Suggests the right call to a model that called an unknown tool: it mistyped a suite's name, or called a server's
-    /// tool directly. `None` if no suite matches.
+    /// Suggests the right call to a model that called an unknown tool.
+    ///
+    /// The model may have mistyped a suite's name, or called a server's tool directly. Returns `None` if no suite
+    /// matches.
     pub fn suggest_tool(&self, tool: &str) -> Option<String> {
         let top = self.tool_index();
         let missing = format!("There is no tool '{}'", tool.escape_debug());
-        // Other proxies list `server__tool`.
+        // Other proxies name their tools `server__tool`.
         let subtool = tool.rsplit_once("__").map_or(tool, |(_, subtool)| subtool);
         for suite in
             self.table().suites.iter().filter(|suite| top.by_name.contains_key(&suite.rules.tool_name))
@@ -84,7 +86,9 @@ impl Suites {
     }
 }
 
-/// Renders the tools of all suites that match a query, one per line, and the suites that could not be searched.
+/// Renders the tools of all suites that match a query, one per line.
+///
+/// Suites that could not be searched are listed as well.
 fn find_tools(
     suites: &[Arc<Suite>],
     known: &[Result<Arc<Catalogue>, String>],

@@ -1,8 +1,8 @@
-//! Trust decisions: which launch settings their owner has approved.
+//! Trust decisions: which launch settings were approved by their owner.
 //!
-//! A workspace may come from anyone, and starting what its files name runs a stranger's program. Therefore a child is
-//! started or reached only after its owner has seen the exact launch settings and approved them. Decisions are stored
-//! outside the workspace, and any change to the settings invalidates them.
+//! Anyone may have written the files of a workspace, so starting a program named in them may run a stranger's code.
+//! Therefore a child is started or reached only after its owner has seen and approved the exact launch settings.
+//! Decisions are stored outside the workspace, and any change to the settings invalidates them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,33 +24,33 @@ use crate::paths::{self, SuitePaths};
 use crate::redact::{REDACTED, Secrets, is_reference, is_secret, redact, redact_values, without_password};
 use crate::spec::{ChildSpec, LaunchTemplate};
 
-/// Name of the file in the user's own folder.
+/// Name of the trust file in the user's own folder.
 const NAME: &str = "trust.json";
 
-/// Large enough for thousands of decisions.
+/// Maximum size of the trust file, in bytes: enough for thousands of decisions.
 const LIMIT: u64 = 16 << 20;
 
-/// Trust in a child: may it be started or reached?
+/// Whether a child may be started or reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrustState {
-    /// Its owner approved exactly these settings.
+    /// The owner approved exactly these launch settings.
     Trusted,
-    /// No decision has been made.
+    /// The owner has not made a decision.
     New,
-    /// Its owner approved other settings.
+    /// The owner approved other launch settings.
     Changed {
-        /// Line diff of the settings.
+        /// Line diff between the approved and the current settings.
         diff: String,
     },
 }
 
 impl TrustState {
-    /// True if the child may be started or reached.
+    /// Returns true if the child may be started or reached.
     pub fn is_trusted(&self) -> bool {
         *self == Self::Trusted
     }
 
-    /// Returns the machine-readable name.
+    /// Returns the machine-readable name of the state.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Trusted => "trusted",
@@ -62,8 +62,8 @@ impl TrustState {
 
 /// Store of the trust decisions for one workspace.
 ///
-/// A cheap handle. It notices decisions of other processes, so running `switchboard suite trust` requires no restart of
-/// the host.
+/// Cheap to clone. The store notices decisions made by other processes, so the host need not be restarted after
+/// `switchboard suite trust`.
 #[derive(Debug, Clone)]
 pub struct TrustStore {
     paths: Arc<SuitePaths>,
@@ -71,46 +71,46 @@ pub struct TrustStore {
     seen: Arc<Mutex<CachedDecisions>>,
 }
 
-/// The file as last read.
+/// Decisions as last read from the file, with the file's stamp.
 #[derive(Debug, Default)]
 struct CachedDecisions {
     stamp: Option<FileStat>,
     decisions: BTreeMap<String, Decision>,
 }
 
-/// File format: all decisions of the user, by workspace and child.
+/// File format: all decisions of the user, by workspace and child name.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct File {
     version: u32,
     workspaces: BTreeMap<String, BTreeMap<String, Decision>>,
-    /// Fields of later versions are preserved.
+    /// Unknown fields, which are preserved for later versions.
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
 }
 
-/// One approval.
+/// Approval of one child's launch settings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Decision {
     hash: String,
     at: String,
-    /// The settings as shown, for a later diff. Secrets are redacted.
+    /// The settings as shown at approval, with secrets redacted. Used for a later diff.
     shown: String,
 }
 
 impl TrustStore {
-    /// Opens the decisions about a workspace. Without a file, nothing is trusted.
+    /// Opens the trust store of a workspace. If the file is missing, nothing is trusted.
     pub fn load(paths: &SuitePaths) -> Self {
         let workspace = paths.workspace_key().into();
         Self { paths: Arc::new(paths.clone()), workspace, seen: Arc::default() }
     }
 
-    /// Returns the trust in a child. If the file cannot be read, nothing is trusted.
+    /// Returns the trust state of a child. If the file cannot be read, no child is trusted.
     pub fn state(&self, spec: &ChildSpec) -> TrustState {
         self.state_of(&spec.name, &spec.template)
     }
 
-    /// Returns the trust in launch settings, for a child whose variables may be unset.
+    /// Returns the trust state of launch settings, for a child whose variables may be unset.
     pub fn state_of(&self, name: &str, template: &LaunchTemplate) -> TrustState {
         let mut seen = self.seen.lock();
         if let Err(error) = self.refresh(&mut seen) {
@@ -124,12 +124,12 @@ impl TrustStore {
         }
     }
 
-    /// Approves the exact launch settings of this child.
+    /// Approves this child's exact launch settings.
     pub fn grant(&self, spec: &ChildSpec) -> Result<(), SuiteError> {
         self.grant_template(&spec.name, &spec.template)
     }
 
-    /// Approves a file that was just added to the workspace, even if its variables are unset.
+    /// Approves a file that was just added to the workspace, even if variables in it are unset.
     pub fn grant_file(&self, name: &str, file: &McpFile) -> Result<(), SuiteError> {
         self.grant_template(name, &file.launch_template(name)?)
     }
@@ -144,7 +144,7 @@ impl TrustStore {
         Ok(())
     }
 
-    /// Revokes an approval; false if there was none.
+    /// Revokes an approval; returns false if there was none.
     pub fn revoke(&self, name: &str) -> Result<bool, SuiteError> {
         if paths::open_dir(&self.paths.config)?.is_none() {
             return Ok(false);
@@ -152,7 +152,7 @@ impl TrustStore {
         self.update(|children| children.remove(&key(name)).is_some())
     }
 
-    /// Reloads the file if it has changed.
+    /// Reloads the cached decisions if the file has changed.
     fn refresh(&self, seen: &mut CachedDecisions) -> Result<(), SuiteError> {
         let Some(dir) = paths::open_dir(&self.paths.config)? else {
             *seen = CachedDecisions::default();
@@ -167,7 +167,7 @@ impl TrustStore {
         Ok(())
     }
 
-    /// Updates this workspace's decisions under the file's lock; returns false if there was nothing to change.
+    /// Updates this workspace's decisions under the file's lock. Returns false if there was nothing to change.
     fn update(&self, how: impl FnOnce(&mut BTreeMap<String, Decision>) -> bool) -> Result<bool, SuiteError> {
         let dir = paths::create_dir(&self.paths.config)?;
         let _lock = DirLock::acquire(&dir, NAME, LockOptions::default())?;
@@ -185,10 +185,10 @@ impl TrustStore {
 
 /// Renders launch settings for their owner, one fact per line.
 ///
-/// Command lines are never redacted, because a stranger could hide something important in what looks like a secret.
-/// Only values named like secrets and the passwords of URLs are.
+/// Command lines are never redacted, because a stranger could hide something important in text that looks like a
+/// secret. Only values named like secrets and passwords in URLs are redacted.
 ///
-/// `folder` is the working directory, if known: paths in the template are relative to the child's own file.
+/// `folder` is the working directory, if known, since paths in the template are relative to the child's own file.
 pub fn render_launch(template: &LaunchTemplate, folder: Option<&Path>) -> Vec<String> {
     let quoted = |text: &String| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@+,%${}".contains(c);
@@ -221,12 +221,12 @@ pub fn render_launch(template: &LaunchTemplate, folder: Option<&Path>) -> Vec<St
     lines
 }
 
-/// Hashes everything that determines what is started or reached, as written.
+/// Hashes all launch settings that determine what is started or reached, as written in the file.
 fn hash(template: &LaunchTemplate) -> String {
     hash_content(&serde_json::to_value(template).unwrap_or_default())
 }
 
-/// Renders the settings for storage and later diffs. Secrets are replaced by fingerprints, which reveal a change.
+/// Renders the settings for storage and later diffs. Each secret is replaced by a fingerprint, which reveals a change.
 fn comparable(template: &LaunchTemplate) -> String {
     let marked = |values: &BTreeMap<String, String>| {
         let mark = |(name, value): (&String, &String)| {
@@ -250,7 +250,7 @@ fn comparable(template: &LaunchTemplate) -> String {
     serde_json::to_string_pretty(&template).unwrap_or_default() + "\n"
 }
 
-/// Returns a fingerprint that distinguishes secrets and reveals nothing else.
+/// Returns a fingerprint that distinguishes secrets without revealing them.
 fn fingerprint(secret: &str) -> String {
     hash_content(&Value::String(secret.to_owned()))[..8].to_owned()
 }

@@ -1,4 +1,4 @@
-//! Watcher that reloads suites when settings or children change.
+//! Watcher that reloads the suites when settings or children change.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,21 +14,24 @@ use crate::config::Config;
 use crate::redact::{Secrets, redact};
 use crate::suites::Suites;
 
-/// Workspace folder, and its folder of children.
+/// Name of the workspace folder; `CHILDREN` is the name of the folder of children inside.
 const FOLDER: &str = ".switchboard";
 const CHILDREN: &str = "mcps";
-/// Poll interval for folders that cannot be watched and for files matched by other globs.
+/// Poll interval for folders that cannot be watched, and for files matched by other globs.
 const RESCAN: Duration = Duration::from_secs(30);
-/// Poll interval for the folder of children while it does not exist. Watching its parent would wake us for every
-/// message, which is written there.
+/// Poll interval for the folder of children while it does not exist.
+///
+/// Watching the parent folder instead would cause a wake-up for every message, because messages are written there.
 const DIR_POLL: Duration = Duration::from_secs(2);
-/// Delay of the first scan: a client that starts us waits for its tool list first.
+/// Delay of the first scan, because a client that starts Switchboard first waits for its tool list.
 const START_DELAY: Duration = Duration::from_millis(500);
-/// Interval for flushing the usage counters.
+/// Interval between two flushes of the usage counters.
 const FLUSH: Duration = Duration::from_mins(1);
 
-/// Reloads suites until `stop` fires: on changes of the settings (read by `load`; on `None` the previous ones stay), of
-/// the children's files and descriptions, and of trust decisions.
+/// Reloads the suites after changes, debounced, until `stop` fires.
+///
+/// Watches the settings, the children's files and descriptions, and the trust decisions. `load` reads the settings; if
+/// it returns `None`, nothing is reloaded.
 pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, stop: CancellationToken) {
     let changes = Arc::new(Notify::new());
     tokio::select! {
@@ -41,7 +44,7 @@ pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, sto
         .inspect_err(|error| tracing::warn!(%error, "no file events; polling only"))
         .ok();
     watch_folders(&suites, watcher.as_mut());
-    // Something may have changed before the watcher started.
+    // Trigger one reload, since something may have changed before the watcher started.
     changes.notify_one();
     let mut logged = Vec::new();
     log_new_issues(&suites, &mut logged);
@@ -64,12 +67,12 @@ pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, sto
             suites.reload(config).await;
             log_new_issues(&suites, &mut logged);
         }
-        // Folders may have been created or removed.
+        // Watch again, since folders may have been created or removed.
         watch_folders(&suites, watcher.as_mut());
     }
 }
 
-/// Logs new issues of children and settings, each once while it lasts.
+/// Logs the issues of children and settings that were not logged before. An issue is logged again if it reappears.
 fn log_new_issues(suites: &Suites, logged: &mut Vec<String>) {
     let issues: Vec<String> = suites
         .issues()
@@ -84,14 +87,14 @@ fn log_new_issues(suites: &Suites, logged: &mut Vec<String>) {
     *logged = issues;
 }
 
-/// Returns once the folder exists.
+/// Polls until the folder exists.
 async fn wait_for_dir(folder: &Path) {
     while !folder.is_dir() {
         tokio::time::sleep(DIR_POLL).await;
     }
 }
 
-/// Watches the folders that exist now. The others are polled.
+/// Watches the folders that currently exist; all others are polled.
 fn watch_folders(suites: &Suites, watcher: Option<&mut FileWatcher>) {
     let Some(watcher) = watcher else { return };
     let paths = &suites.inner.shared.paths;

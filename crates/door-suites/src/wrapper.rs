@@ -1,14 +1,14 @@
-//! Wrapper: a model in front of a child, for questions in plain language.
+//! Wrapper: an MCP server with a model in front of a child, for questions in plain language.
 //!
-//! `switchboard suite wrap` ([`wrap_child`]) replaces a child with a program of ours. That program, [`Wrapper`], is an
-//! MCP server with one tool, `natural_language`: a model of the user's choice gets the question and the tools of the
-//! original child and uses them within bounds. The result is its answer, with every call that it made. The layout on
-//! disk follows the suite proxy's architecture (section "Claude Intelligent Wrapper Architecture"), with this program
-//! instead of one script per child.
+//! `switchboard suite wrap` ([`wrap_child`]) replaces a child with Switchboard's own program, [`Wrapper`]. This program
+//! is an MCP server with one tool, `natural_language`. A model of the user's choice receives the question and uses the
+//! tools of the original child, within bounds. The result contains the model's answer and every call that the model
+//! made. The layout on disk follows the suite proxy's architecture (section "Claude Intelligent Wrapper Architecture"),
+//! but uses this program instead of one script per child.
 //!
-//! The authors of workspace files decide neither where a key is sent, nor which program is started, nor whether
-//! destructive tools are allowed: see [`WrapperSettings::USER_ONLY`]. The original is started only as its owner trusted
-//! it.
+//! Workspace files cannot decide where a key is sent, which program is started, or whether destructive tools are
+//! allowed: the `switchboard` crate accepts these settings only from the user's own file. The original child is started
+//! only with the launch settings that its owner trusted.
 
 mod anthropic;
 mod command;

@@ -15,23 +15,24 @@ use crate::state::MAX_MEMBERS;
 use crate::timestamp;
 use crate::wire::{MemberField, RosterMember, SystemContent};
 
-/// Maximum number of requests that wait for approval. A person reads this list, so further requests are refused.
+/// Maximum number of join requests that wait for approval. Further requests are refused, because a person reads this
+/// list.
 const MAX_PENDING: usize = 100;
 
 /// Maximum number of stored invites. Expired invites are evicted first.
 const MAX_INVITES: usize = 1000;
 
-/// A join request that has passed every check that needs no swarm.
+/// A join request that has passed all checks that do not need the swarm's state.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) agent: PeerId,
     pub(crate) endpoint: Endpoint,
     pub(crate) public_key: PublicKey,
     pub(crate) invite: Invite,
-    /// Digest of the invite token, under which uses are counted.
+    /// Digest of the invite token. The uses of an invite are counted under it.
     pub(crate) digest: String,
-    /// True if the candidate says that it had left the swarm: other members may know of the departure before this hub
-    /// does.
+    /// True if the candidate states that it has left the swarm. Other members may learn of the departure before this
+    /// hub does.
     pub(crate) has_left: bool,
     /// Verified signature by `public_key`; `None` for an unsigned request.
     pub(crate) proof: Option<Proof>,
@@ -51,9 +52,9 @@ pub(crate) struct Proof {
 pub(crate) enum Admission {
     /// The candidate is a new member.
     Joined,
-    /// The candidate already is a member; its entry is unchanged.
+    /// The candidate is already a member, and the member's entry is unchanged.
     AlreadyMember,
-    /// The candidate is a member, has proved its key and has a new endpoint.
+    /// The candidate is a member that has proved its key and now has a new endpoint.
     Moved,
     /// The request waits for the master's approval.
     Pending,
@@ -110,8 +111,8 @@ impl Candidate {
 impl Swarm {
     /// Decides on a join request and counts the use of its invite.
     ///
-    /// Bans and the invite are checked first, also for members: without a valid invite the only answer is the refusal.
-    /// A refusal may leave a partial change behind, so callers work on a copy.
+    /// Bans and the invite are checked before anything else, even for a member, so that a request without a valid
+    /// invite learns nothing but the refusal. A refusal may leave a partial change behind, so callers work on a copy.
     pub(crate) fn admit(
         &mut self,
         candidate: &Candidate,
@@ -141,7 +142,8 @@ impl Swarm {
         Ok(Admission::Joined)
     }
 
-    /// Decides on a request under the id of a member. Only the member's current key changes its entry.
+    /// Decides on a join request that uses the id of an existing member. The member's entry changes only if the request
+    /// is signed with the member's current key.
     fn admit_member(&mut self, candidate: &Candidate, now: Timestamp) -> Result<Admission, AdmissionError> {
         let id = &candidate.agent;
         let Some(member) = self.members.get(id) else { return Err(AdmissionError::IdTaken) };
@@ -149,7 +151,7 @@ impl Swarm {
             return Err(AdmissionError::IdTaken);
         }
         let is_same = member.endpoint == candidate.endpoint;
-        // The master's own entry changes only through its own settings.
+        // The master's entry changes only through the master's own settings, never through a join request.
         let proof = candidate.proof.filter(|_| self.is_fresh(candidate) && *id != self.master);
         let Some(proof) = proof else {
             return if is_same {
@@ -160,7 +162,7 @@ impl Swarm {
                 Err(AdmissionError::NotProven)
             };
         };
-        // If the signature does not cover the whole request, the endpoint could have been inserted later.
+        // Without a signature over the whole request, an attacker could have replaced the endpoint.
         if member.signs_envelopes && !proof.is_whole {
             return if is_same { Ok(Admission::AlreadyMember) } else { Err(AdmissionError::NotProven) };
         }
@@ -185,7 +187,7 @@ impl Swarm {
         Ok(Admission::Moved)
     }
 
-    /// Answers a replayed signed request. Changes nothing.
+    /// Answers a replayed signed request without changing anything.
     fn answer_replay(&self, candidate: &Candidate) -> Result<Admission, AdmissionError> {
         let waiting = self.pending.get(&candidate.agent).filter(|waiting| {
             waiting.public_key == candidate.public_key && waiting.endpoint == candidate.endpoint
@@ -196,7 +198,7 @@ impl Swarm {
         }
     }
 
-    /// True if the request was signed after every other known request with the same key, under any id.
+    /// Returns true if this is the newest known request that is signed with its key, under any id.
     fn is_fresh(&self, candidate: &Candidate) -> bool {
         let members = self.members.values().chain(self.former.values());
         let of_members = members.map(|member| (&member.public_key, member.signed_at));
@@ -207,12 +209,13 @@ impl Swarm {
     }
 
     fn check_bans(&self, candidate: &Candidate) -> Result<(), AdmissionError> {
-        // The token counts whole seconds; the stored creation time is exact.
+        // The token has the creation time in whole seconds only; the stored creation time is exact.
         let recorded = self.invites.get(&candidate.digest).map(|invite| invite.made_at);
         let issued_at = || Timestamp::from_second(candidate.invite.iat).unwrap_or(Timestamp::MIN);
         let invited_at = recorded.unwrap_or_else(issued_at);
         let is_banned = |(id, ban): (&PeerId, &Ban)| {
-            // A provisional member may have named the key of another agent; that agent proves it.
+            // A provisional member may have named another agent's key; the ban does not apply to the agent that proves
+            // this key.
             let by_key = ban.public_key.as_ref() == Some(&candidate.public_key)
                 && (!ban.provisional || candidate.proof.is_none());
             (by_key || id.conflicts_with(&candidate.agent)) && invited_at <= ban.at
@@ -220,15 +223,17 @@ impl Swarm {
         if self.banned.iter().any(is_banned) { Err(AdmissionError::Banned) } else { Ok(()) }
     }
 
-    /// Checks that the invite is known, not revoked, and has a use left for this candidate.
+    /// Checks that the invite may be used and has a use left for this candidate.
+    ///
+    /// A recorded invite must not be revoked. An invite that is not recorded yet must be recent and must expire.
     fn check_invite(&self, candidate: &Candidate) -> Result<(), AdmissionError> {
         let invite = &candidate.invite;
         if *invite.signer() != self.master && !self.settings.allow_member_invite {
             return Err(AdmissionError::InvitesDisabled);
         }
         let Some(record) = self.invites.get(&candidate.digest) else {
-            // Another program with the same key, or a member, created this invite. Its uses are counted from now on, so
-            // it must be newer than the start of the count, and must expire.
+            // A member, or another program with the master's key, created this invite. Its uses are counted from now
+            // on, so the invite must be newer than the start of the count, and must expire.
             let is_old = invite.iat < self.invites_since.as_second();
             let is_endless = invite.ends_at().ok().flatten().is_none();
             return if is_old || is_endless { Err(AdmissionError::Unknown) } else { Ok(()) };
@@ -246,8 +251,8 @@ impl Swarm {
 
     /// Returns the id under which this candidate has already used an invite.
     ///
-    /// The id alone proves nothing: the candidate must prove the key, or present exactly the endpoint and key of its
-    /// entry.
+    /// A matching id is not sufficient: the candidate must prove the key, or its request must have exactly the endpoint
+    /// and key of the entry with this id.
     fn find_user(&self, candidate: &Candidate, record: &InviteRecord) -> Option<PeerId> {
         let Candidate { agent, endpoint, public_key, .. } = candidate;
         let is_fresh = self.is_fresh(candidate);
@@ -264,8 +269,9 @@ impl Swarm {
         own.or_else(squatters)
     }
 
-    /// Returns members and unsigned requests under other ids that name the key which this candidate proves. They give
-    /// way.
+    /// Returns the squatters on the key that this candidate proves.
+    ///
+    /// Squatters are members and unsigned requests that name the key under another id. They give way to the candidate.
     fn find_squatters<'s>(&'s self, candidate: &'s Candidate) -> impl Iterator<Item = &'s PeerId> {
         let members = self.members.iter().filter(|(_, member)| member.yields_to_signature());
         let members = members.map(|(id, member)| (id, &member.public_key));
@@ -278,7 +284,7 @@ impl Swarm {
         members.chain(waiting).filter(of_key).map(|(id, _)| id)
     }
 
-    /// Counts the use of an invite. The same agent counts once, however often it asks.
+    /// Counts the use of an invite. Repeated requests of the same agent count once.
     fn record_use(&mut self, candidate: &Candidate, now: Timestamp) -> Result<(), AdmissionError> {
         let Candidate { invite, digest, agent, .. } = candidate;
         if !self.invites.contains_key(digest) {
@@ -300,7 +306,7 @@ impl Swarm {
 
     /// Checks that id and key are free. Returns the members that give way to a candidate that proves the key.
     ///
-    /// Without a proof no member gives way: the candidate may name a key that only provisional members name.
+    /// Without a proof no member gives way, but the candidate may name a key that only provisional members name.
     fn check_id_and_key(
         &self,
         agent: &PeerId,
@@ -312,7 +318,8 @@ impl Swarm {
             member.public_key == *key && (*id == self.master || !gives_way)
         };
         let squatters = if is_proven { self.find_yielding(key, agent) } else { Vec::new() };
-        // A message that was signed for a former member can still be replayed.
+        // A message that was signed for a former member can still be replayed, so no new id may be ambiguous with a
+        // former one.
         let is_ambiguous = self.former.keys().any(|id| id.is_ambiguous_with(agent));
         let is_taken = |id: &PeerId| id.conflicts_with(agent) && !squatters.contains(id);
         if is_ambiguous || self.members.keys().any(is_taken) {
@@ -356,8 +363,9 @@ impl Swarm {
         Ok(())
     }
 
-    /// Adds a request to the approval list. Unsigned requests may name the same key; they give way to the agent that
-    /// proves it.
+    /// Adds a join request to the approval list.
+    ///
+    /// Several unsigned requests may name the same key; they give way to the agent that proves the key.
     fn add_pending(&mut self, candidate: &Candidate, now: Timestamp) -> Result<(), AdmissionError> {
         let Candidate { agent, public_key, .. } = candidate;
         let is_proven = candidate.proof.is_some();
@@ -375,7 +383,8 @@ impl Swarm {
             Some(known) if known.public_key != *public_key && !known.denied => {
                 return Err(AdmissionError::IdTaken);
             }
-            // Its own signature corrects its endpoint, and a decision on another agent's request does not bind it.
+            // A signed request replaces an unsigned one, which another agent may have sent: neither that endpoint nor a
+            // decision on the unsigned request binds the signer.
             Some(known) if known.public_key == *public_key && is_proven && known.signed_at.is_none() => {}
             Some(known)
                 if known.public_key == *public_key && known.denied && known.invite == candidate.digest =>
@@ -392,12 +401,13 @@ impl Swarm {
         Ok(())
     }
 
-    /// Turns a pending request into a membership. For the master.
+    /// Turns a pending request into a membership. Only the master calls this.
     pub(crate) fn approve(&mut self, id: &PeerId, now: Timestamp) -> Result<(), AdmissionError> {
         let Some(entry) = self.pending.get(id).cloned() else { return Err(AdmissionError::Unknown) };
         let invite = self.invites.get(&entry.invite);
         if invite.is_none_or(|invite| invite.revoked || invite.ends_at.is_some_and(|end| end <= now)) {
-            // The candidate learns the roster by asking again with this invite.
+            // The candidate fetches the roster by repeating its request with this invite, so the invite must still be
+            // valid.
             return Err(AdmissionError::Revoked);
         }
         let squatters = self.check_id_and_key(id, &entry.public_key, entry.signed_at.is_some())?;
@@ -405,7 +415,7 @@ impl Swarm {
         Ok(())
     }
 
-    /// Makes an agent a member, replaces squatters on its key, and announces it.
+    /// Makes an agent a member, displaces the squatters on its key, and announces the new member.
     fn insert_admitted(&mut self, id: &PeerId, squatters: &[PeerId], entry: PendingJoin, now: Timestamp) {
         for squatter in squatters {
             self.displace(squatter);
@@ -438,7 +448,7 @@ impl Swarm {
         self.announce(Uuid::new_v4(), None, content.to_text());
     }
 
-    /// Builds the announcement of a new member, with its facts both flat and nested.
+    /// Builds the announcement of a new member, with the member's fields in both the flat and the nested form.
     fn joined_content(&self, id: &PeerId, member: &Member) -> SystemContent {
         let joined_at = Some(timestamp::render(member.joined_at));
         let full = RosterMember {

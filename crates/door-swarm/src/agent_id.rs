@@ -5,16 +5,18 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use switchboard_core::Name;
 
-/// Values of the field `type`. In the signed bytes they stand between recipient and content.
+/// Values of the field `type`, which follows the recipient and precedes the content in the signed bytes.
 const TYPE_NAMES: [&str; 3] = ["message", "system", "notification"];
 
 /// The recipient of a broadcast.
 pub(crate) const BROADCAST: &str = "broadcast";
 
-/// Ids that no member may have: readers would take them for a person, for this program, or for everyone.
+/// Ids that no member may have.
+///
+/// Readers would take them for a person, for this program or for everyone.
 const RESERVED: [&str; 7] = ["system", "switchboard", "human", "all", "me", "root", "admin"];
 
-/// Longest id: the length limit of a local name.
+/// Maximum length of an id in bytes, equal to the limit of a local name.
 const MAX_BYTES: usize = 128;
 
 /// An agent's id in a swarm: 1 to 128 letters, digits, `_`, `.` and `-`.
@@ -24,10 +26,10 @@ const MAX_BYTES: usize = 128;
 #[serde(try_from = "String", into = "String")]
 pub struct PeerId(String);
 
-/// Reason why a text is not an agent's id.
+/// Reason why a text is not a valid agent id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PeerIdError {
-    /// The text is empty, too long, or has other characters.
+    /// The text is empty, is too long or has invalid characters.
     #[error("agent_id '{}' is refused: use 1 to {MAX_BYTES} letters, digits, '_', '.' or '-'", .text.chars().take(40).collect::<String>().escape_debug())]
     Shape {
         /// The text as received.
@@ -58,7 +60,7 @@ pub enum PeerIdError {
     NoName {
         /// The text as received.
         text: String,
-        /// The rule of names that it breaks.
+        /// The naming rule that the id breaks.
         reason: switchboard_core::NameError,
     },
 }
@@ -90,7 +92,7 @@ impl PeerId {
         Ok(id)
     }
 
-    /// Checks that a member may have this id. The one rule for joins, rosters, state files and `init`.
+    /// Checks that a member may have this id. Joins, rosters, state files and `init` all use this rule.
     pub(crate) fn check_member(&self) -> Result<(), PeerIdError> {
         let text = || self.0.clone();
         let begins = self.0.get(..BROADCAST.len()).is_some_and(|start| start.eq_ignore_ascii_case(BROADCAST));
@@ -116,16 +118,19 @@ impl PeerId {
         Name::parse(&self.0).ok()
     }
 
-    /// True if one swarm cannot hold both ids: their signatures are ambiguous, or both map to one local name.
+    /// Returns true if one swarm cannot hold both ids.
+    ///
+    /// Two ids conflict if their signatures are ambiguous, or if both map to one local name.
     pub fn conflicts_with(&self, other: &Self) -> bool {
         self.0.eq_ignore_ascii_case(&other.0) || self.is_ambiguous_with(other)
     }
 
-    /// True if a signature for one of two different ids can be read as one for the other.
+    /// Returns true if a signature for one of two different ids can be read as one for the other.
     ///
-    /// The signed bytes are recipient, type and content without a separator (§4.4): `bob` + `message` + `system…` is
-    /// also `bobmessage` + `system` + `…`, and `bob` + `system` + `essage…` is also `bobsyste` + `message` + `…`. Two ids
-    /// are ambiguous exactly where an id and a type word of one are a prefix of an id and a type word of the other.
+    /// The signed bytes are recipient, type and content without separators (§4.4): `bob` + `message` + `system…` equals
+    /// `bobmessage` + `system` + `…`, and `bob` + `system` + `essage…` equals `bobsyste` + `message` + `…`. Two
+    /// different ids are ambiguous if and only if one id plus some type name is a prefix of the other id plus some type
+    /// name.
     pub(crate) fn is_ambiguous_with(&self, other: &Self) -> bool {
         let (short, long) = if self.0.len() <= other.0.len() { (self, other) } else { (other, self) };
         let Some(rest) = long.0.strip_prefix(&short.0).filter(|rest| !rest.is_empty()) else { return false };

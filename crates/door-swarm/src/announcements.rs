@@ -13,9 +13,9 @@ use crate::translate::{OutgoingDraft, scope};
 use crate::wire::{MessageType, SystemContent};
 
 impl Swarms {
-    /// Submits pending announcements to the hub and removes them from the store.
+    /// Submits the pending announcements to the hub, then removes them from the store.
     ///
-    /// After a crash in between, an announcement is submitted again under the same id and deduplicated.
+    /// After a crash between the two steps, an announcement is submitted again under the same id and deduplicated.
     pub(crate) async fn send_announcements(&self, agent: &PeerId, swarm: Uuid) -> Result<(), SwarmError> {
         let snapshot = self.snapshot();
         let Some(known) = snapshot.swarms.get(&(agent.clone(), swarm)) else { return Ok(()) };
@@ -63,7 +63,8 @@ impl Swarms {
         };
         let Some(draft) = outgoing.into_draft(swarm.swarm_id) else { return Ok(()) };
         match self.hub().submit(draft).await {
-            // Also a success: the swarm has no other member, or the directory lost them in a crash.
+            // An unresolved recipient also counts as success: the swarm has no other member, or the directory lost its
+            // members in a crash.
             Ok(_)
             | Err(HubError::Unresolved(
                 ResolveError::EmptyGroup { .. } | ResolveError::UnknownAgent { .. },
@@ -72,8 +73,8 @@ impl Swarms {
         }
     }
 
-    /// Sends a system message to one agent of a swarm without storing it first. If it is lost, the recipient asks
-    /// again.
+    /// Sends a system message to one agent of a swarm without storing it as an announcement. If the message is lost,
+    /// the recipient repeats its request.
     pub(crate) async fn send_system_message(
         &self,
         agent: &PeerId,
@@ -89,8 +90,9 @@ impl Swarms {
         .await
     }
 
-    /// Adds a notice about a swarm to a local agent's mailbox (§5.7). A failure is logged and does not fail the change
-    /// itself.
+    /// Adds a notice about a swarm to a local agent's mailbox (§5.7).
+    ///
+    /// A failure is logged; the change that the notice reports still succeeds.
     pub(crate) async fn notify(&self, agent: &PeerId, swarm: &Swarm, content: &SystemContent) {
         let (Some(me), Ok(hub)) = (agent.name(), HUB_NAME.parse::<AgentId>()) else { return };
         let Ok(sender) = PeerId::parse(HUB_NAME) else { return };

@@ -1,7 +1,8 @@
 //! Approval of a join request: the master notifies the candidate, which then retries at once.
 //!
-//! The candidate knows the master's key from its invite and trusts no other key. The message itself changes nothing:
-//! the roster comes with the answer to the next join request. Other programs treat it as an unknown notice.
+//! The candidate knows the master's key from the invite and trusts no other key. The approval itself changes nothing:
+//! the candidate receives the roster with the answer to its next join request. Other programs treat the approval as an
+//! unknown notice.
 
 use crate::agent_id::PeerId;
 use crate::error::SwarmError;
@@ -18,7 +19,9 @@ use crate::wire::{MessageType, Queued, SystemContent};
 const JOIN_APPROVED: &str = "join_approved";
 
 impl Server {
-    /// Accepts a message of a swarm that our agent is not in, if it is an approval; refuses any other.
+    /// Accepts an approval of our agent's pending join request.
+    ///
+    /// Our agent is not in the swarm yet, so any other message of that swarm is refused.
     pub(crate) fn accept_approval(
         &self,
         identity: &Identity,
@@ -33,7 +36,7 @@ impl Server {
     }
 }
 
-/// True if the message is a signed approval by the master of the invite that our agent used.
+/// Returns true if the message is an approval signed by the master that our agent's invite names.
 fn is_approval(identity: &Identity, read: &ParsedMessage) -> bool {
     let envelope = &read.envelope;
     let link = identity.joining.get(&read.swarm).and_then(|joining| InviteLink::parse(&joining.link).ok());
@@ -47,7 +50,7 @@ fn is_approval(identity: &Identity, read: &ParsedMessage) -> bool {
 }
 
 impl Swarms {
-    /// Notifies a candidate of its approval. If the message is lost, the candidate retries by itself.
+    /// Notifies a candidate of its approval. If the message is lost, the candidate still retries on its own schedule.
     pub(crate) async fn send_approval(
         &self,
         agent: &PeerId,
@@ -57,7 +60,7 @@ impl Swarms {
         self.send_system_message(agent, swarm, to, approval(swarm, to).to_text()).await
     }
 
-    /// Retries an approved join request at once, ahead of its schedule.
+    /// Retries an approved join request at once instead of at its scheduled time.
     pub(crate) async fn retry_approved_join(&self, agent: &PeerId, swarm: uuid::Uuid) {
         let Ok(identity) = self.identity(Some(agent.as_str())) else { return };
         if let Some(joining) = identity.joining.get(&swarm) {

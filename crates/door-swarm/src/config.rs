@@ -12,7 +12,7 @@ use switchboard_https::{ClientSettings, Settings};
 pub struct Config {
     /// Folder of keys and state files: `~/.swarm`, or `SWARM_HOME`.
     pub home: PathBuf,
-    /// Settings of the public listener. Without it, no message comes in.
+    /// Settings of the public listener. Without a listener, no messages are received.
     pub listen: Option<Settings>,
     /// Settings of the HTTPS client: trusted CAs and allowed addresses.
     pub client: ClientSettings,
@@ -22,11 +22,11 @@ pub struct Config {
     pub oldest: SignedDuration,
     /// Maximum time by which an incoming message may be ahead of the local clock.
     pub ahead: SignedDuration,
-    /// Age after which a key is confirmed again at its endpoint.
+    /// Age after which a member's key is confirmed again at the member's endpoint.
     pub key_ttl: SignedDuration,
     /// Timeout for a peer's answer to a message.
     pub timeout: Duration,
-    /// Program or URL to call when a message arrives.
+    /// Wake-up call that is made when a message arrives.
     pub wake: Option<Wake>,
     /// Listener for GitHub webhooks.
     pub github: Option<GitHub>,
@@ -37,28 +37,28 @@ pub struct Config {
 pub struct SwarmLimits {
     /// Maximum size of a request, in bytes.
     pub body: usize,
-    /// Messages per sender and minute.
+    /// Maximum number of messages per sender and minute.
     pub per_sender: u32,
-    /// Messages per swarm and minute.
+    /// Maximum number of messages per swarm and minute.
     pub per_swarm: u32,
-    /// Requests per client address and minute, of any kind.
+    /// Maximum number of requests per client address and minute, of any kind.
     pub per_client: u32,
-    /// Join requests per client address and hour.
+    /// Maximum number of join requests per client address and hour.
     pub joins: u32,
 }
 
 /// Wake-up call: a program, a URL or both, called when a message arrives.
 #[derive(Debug, Clone)]
 pub struct Wake {
-    /// Program and arguments. It reads one JSON object from stdin.
+    /// Program and its arguments. The program reads one JSON object from stdin.
     pub command: Vec<String>,
-    /// URL that receives the same object by POST.
+    /// URL that receives the same JSON object in a POST request.
     pub url: Option<url::Url>,
     /// Value of the header `X-Wake-Secret`.
     pub secret: Option<Secret>,
     /// Debounce time: messages that arrive within it share one call.
     pub pause: Duration,
-    /// Calls per sender and hour.
+    /// Maximum number of wake-up calls per sender and hour.
     pub per_sender: u32,
     /// Timeout of the program or the request.
     pub timeout: Duration,
@@ -69,7 +69,7 @@ pub struct Wake {
 pub struct GitHub {
     /// Address and TLS settings.
     pub listen: Settings,
-    /// Secret of the webhook signatures.
+    /// Secret that verifies the signatures of webhooks.
     pub secret: Secret,
     /// Swarm that receives the notifications; `None` means the only swarm.
     pub swarm: Option<String>,
@@ -106,7 +106,7 @@ impl Config {
             listen: None,
             client: ClientSettings::default(),
             limits: SwarmLimits::default(),
-            // Messages are signed again at each retry; 15 minutes cover clock skew and slow queues.
+            // Each retry is signed again, so 15 minutes are enough to cover clock skew and slow queues.
             oldest: SignedDuration::from_mins(15),
             ahead: SignedDuration::from_mins(2),
             key_ttl: SignedDuration::from_hours(24),
@@ -116,14 +116,16 @@ impl Config {
         }
     }
 
-    /// True if the settings name a listener, a CA file or allowed addresses.
+    /// Returns true if the settings name a listener, a CA file or allowed addresses.
     pub(crate) fn has_network_settings(&self) -> bool {
         self.listen.is_some() || self.client.ca_file.is_some() || !self.client.allow.is_empty()
     }
 }
 
 impl Default for SwarmLimits {
-    /// The protocol's recommended limits. 256 KiB is four times the longest text of the protocol's own command line.
+    /// Returns the limits that the protocol recommends.
+    ///
+    /// The size limit of 256 KiB is four times the longest text of the protocol's own command line.
     fn default() -> Self {
         Self { body: 256 * 1024, per_sender: 60, per_swarm: 100, per_client: 600, joins: 10 }
     }

@@ -1,8 +1,8 @@
-//! Contested keys: provisional members may name the same key until one of them proves it.
+//! Contested keys: several provisional members name the same key until one of them proves it.
 //!
-//! A signed join request, a signature over a whole message and a key rotation each prove a key. The protocol's own
-//! signature leaves the sender's id open, so every recipient of a message can resend it in its own name. Such a signature
-//! proves a key in one case: in a message to the master alone, which no other member has received.
+//! A key is proved by a signed join request, by a signature over a whole message, or by a key rotation. The protocol's
+//! own message signature does not cover the sender's id, so every recipient of a message can resend it under another
+//! id. Such a signature proves a key only in a message to the master alone, which no other member has received.
 
 use jiff::Timestamp;
 
@@ -25,14 +25,14 @@ pub(crate) enum KeyProof {
 #[derive(Debug, Clone)]
 pub(crate) struct SignedMessage {
     pub(crate) sender: PeerId,
-    /// The endpoint that the message names. It is not signed.
+    /// The endpoint that the message names. The signature does not cover this field.
     pub(crate) endpoint: String,
     pub(crate) recipient: String,
     /// Signing time, by the sender's clock.
     pub(crate) at: Timestamp,
     /// The key that verifies the signature.
     pub(crate) public_key: PublicKey,
-    /// True if the journal has a message with the same id from another sender of the swarm.
+    /// True if the journal has a message with the same id from another member of the swarm.
     pub(crate) is_resent: bool,
 }
 
@@ -56,7 +56,7 @@ impl ContestedKey<'_> {
         )
     }
 
-    /// Returns the next step for the owner of an agent in the swarm.
+    /// Returns a hint on how the owner of agent `me` can resolve the conflict.
     pub fn hint(&self, me: &PeerId) -> String {
         let Swarm { master, realm, .. } = self.swarm;
         let remove = format!("`switchboard swarm kick ID --swarm {realm}`");
@@ -69,14 +69,16 @@ impl ContestedKey<'_> {
 }
 
 impl Member {
-    /// True if the member gives way to an agent that proves the key by a signature over its join request.
+    /// Returns true if the member gives way to an agent that signs its join request with the same key.
     pub(crate) fn yields_to_signature(&self) -> bool {
         self.provisional || self.proved_by_message
     }
 }
 
 impl Swarm {
-    /// Returns the other members that name the same key. While there are any, the author of a message is ambiguous.
+    /// Returns the rivals of a member: the other members that name the same key.
+    ///
+    /// While a member has rivals, the author of its messages is ambiguous.
     pub fn rivals(&self, id: &PeerId) -> Vec<&PeerId> {
         // Only provisional members can share a key.
         let Some(member) = self.members.get(id).filter(|member| member.provisional) else {
@@ -101,11 +103,12 @@ impl Swarm {
         found
     }
 
-    /// True if a message proves the key of its sender. For the master.
+    /// Returns true if a message proves the key of its sender. Only the master accepts such a proof.
     ///
-    /// The message is addressed to the master alone, and signed after the sender joined and after our agent began to lead:
-    /// an earlier one may have gone to another agent of our id. It names the endpoint of the sender's entry, because it
-    /// proves the key of that entry and not the entry of a squatter that took the owner's id.
+    /// The message must be addressed to the master alone, and signed after the sender joined and after our agent became
+    /// master, because an earlier message may have gone to another agent with our agent's id. It must also name the
+    /// endpoint of the sender's entry, because it proves the key for this entry and not for the entry of a squatter
+    /// that took the owner's id.
     pub(crate) fn is_key_proof(&self, me: &PeerId, message: &SignedMessage) -> bool {
         let Some(member) = self.members.get(&message.sender) else { return false };
         let since = member.joined_at.max(self.joined_at).max(self.invites_since);
@@ -120,8 +123,8 @@ impl Swarm {
 
     /// Marks a member's key as proved and removes the other members that name it. Returns the removed ids.
     ///
-    /// The master announces the removal. Any other member removes them for its own hub, because the master may not
-    /// check keys.
+    /// The master announces the removal. On the hub of any other member the removal is local, because the master may
+    /// not check keys.
     pub(crate) fn settle_key(&mut self, me: &PeerId, id: &PeerId, proof: KeyProof) -> Vec<PeerId> {
         let is_led = self.master == *me;
         let Some(member) = self.members.get_mut(id) else { return Vec::new() };
@@ -129,7 +132,7 @@ impl Swarm {
         member.proved_by_message = proof == KeyProof::Message;
         let key = member.public_key.clone();
         if is_led && proof == KeyProof::Message {
-            // The others have not seen the message: they learn the result with the next roster.
+            // The other members have not seen the message, so they learn the result with the next roster.
             self.epoch += 1;
         }
         let squatters = self.find_yielding(&key, id);
@@ -147,7 +150,7 @@ impl Swarm {
         squatters
     }
 
-    /// Returns the member other than `id` that has a key and does not give way to a proof of it.
+    /// Returns the member, other than `id`, that has a key and keeps it even if `id` proves it.
     pub(crate) fn key_holder(&self, key: &PublicKey, id: &PeerId) -> Option<&PeerId> {
         let yielding = self.find_yielding(key, id);
         let mut others = self.members.iter().filter(|(other, _)| *other != id && !yielding.contains(other));

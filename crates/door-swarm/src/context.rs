@@ -43,7 +43,7 @@ impl SwarmMessage {
         })
     }
 
-    /// Renders the message for a model. Messages of other owners are sanitized throughout.
+    /// Renders the message for a model. A message of another owner is sanitized in all fields.
     pub fn to_model(&self) -> Value {
         let mut shown = self.to_json();
         if self.message.trust() != Trust::Ours {
@@ -95,7 +95,7 @@ impl Swarms {
         let Some(name) = identity.name() else { return Ok(Vec::new()) };
         let (agent, snapshot) = (AgentId::local(name), self.snapshot());
         let (mut waiting, mut after) = (Vec::new(), 0);
-        // Read further pages: other mail must not hide swarm messages.
+        // Read further pages, because other messages must not hide swarm messages.
         while waiting.len() < most {
             let query = MailboxQuery { agent: agent.clone(), after, limit: PAGE, part: Part::Waiting };
             let page = self.hub().mailboxes().page(query).await?;

@@ -1,7 +1,7 @@
 //! Delivery to peers: in order for each peer, concurrently across peers.
 //!
-//! An unreachable peer blocks only its own messages. They wait in the outbox in order, and the first one probes whether
-//! the peer is reachable again.
+//! An unreachable peer blocks only its own messages. These wait in the outbox in order, and the first of them probes
+//! whether the peer is reachable again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,20 +30,20 @@ use crate::wire::{ErrorBody, MessageType, Queued, SystemContent};
 /// Maximum number of deliveries that are dequeued at once.
 const BATCH: usize = 64;
 
-/// Queue capacity per peer. Deliveries beyond it return to the outbox and are retried later.
+/// Maximum number of queued deliveries per peer. Further deliveries return to the outbox and are retried later.
 const QUEUE_CAPACITY: usize = 64;
 
-/// Consecutive "unknown sender" answers that are retried: the announcement of a new member, key or master may still be on its
-/// way.
+/// Number of consecutive "unknown sender" answers at which a delivery is refused.
 ///
-/// With the backoff between them this is about a minute, or longer for a peer that was down, because only answers count
-/// and not failed connections.
+/// Deliveries with fewer such answers are retried, because the announcement of a new member, key or master may still be
+/// on its way. With the backoff between the retries this takes about a minute. A peer that was down has longer, because
+/// only answers count and failed connections do not.
 const MAX_UNKNOWN_ANSWERS: u32 = 7;
 
-/// Maximum wait that a peer can request with `Retry-After`: the maximum backoff of the outbox.
+/// Maximum wait that a peer can request with `Retry-After`, equal to the maximum backoff of the outbox.
 const MAX_RETRY_AFTER: SignedDuration = SignedDuration::from_mins(15);
 
-/// Outcome text of a message that waits for earlier ones; the cause follows it.
+/// Reason that is reported for a message that waits for earlier ones; the cause is appended.
 const BEHIND_REASON: &str = "an earlier message to this peer waits for its retry";
 
 /// Maximum size of an answer to a message.
@@ -57,7 +57,7 @@ pub(crate) struct PeerQueues {
     tasks: TaskTracker,
 }
 
-/// Delivers what the hub hands over, until it shuts down.
+/// Delivers the messages that the hub hands over, until the hub shuts down.
 pub(crate) async fn run_deliveries(swarms: &Swarms, mut outbound: Outbound) {
     let peer_queues =
         PeerQueues { swarms: swarms.clone(), queues: Arc::default(), tasks: TaskTracker::new() };
@@ -73,7 +73,7 @@ pub(crate) async fn run_deliveries(swarms: &Swarms, mut outbound: Outbound) {
             peer_queues.enqueue(handoff).await;
         }
     }
-    // Deliveries in flight are finished and reported.
+    // Deliveries in flight are completed and reported before the shutdown.
     peer_queues.queues.lock().clear();
     peer_queues.tasks.close();
     peer_queues.tasks.wait().await;
@@ -91,19 +91,19 @@ impl PeerQueues {
         if let Some(handoff) = self.try_enqueue(peer.clone(), handoff) {
             let reason = "many messages wait for this peer".to_owned();
             report(handoff, Outcome::Blocked { reason }).await;
-            // The queue may have drained in the meantime, and then no other task triggers the retry.
+            // The queue may have drained in the meantime, and then no other task would trigger the retry.
             if self.is_idle(&peer) {
                 self.hurry(peer).await;
             }
         }
     }
 
-    /// True if the queue of a peer is empty.
+    /// Returns true if the queue of a peer is empty.
     fn is_idle(&self, peer: &AgentId) -> bool {
         self.queues.lock().get(peer).is_none_or(|queue| queue.capacity() == queue.max_capacity())
     }
 
-    /// Enqueues a delivery and starts the queue if there is none. Returns the delivery if the queue is full.
+    /// Enqueues a delivery and starts the peer's worker if none is running. Returns the delivery if the queue is full.
     fn try_enqueue(&self, peer: AgentId, handoff: Handoff) -> Option<Handoff> {
         let mut queues = self.queues.lock();
         let queue = queues.entry(peer.clone()).or_insert_with(|| self.spawn_worker(peer));
@@ -122,12 +122,12 @@ impl PeerQueues {
             let mut is_reached = false;
             while let Some(handoff) = queue.recv().await {
                 is_reached = peer_queues.deliver(&peer, handoff, &mut queue).await.unwrap_or(is_reached);
-                // Wait until the queue is drained: deliveries that do not fit would return to the outbox after each
-                // message.
+                // Wait until the queue is drained. Otherwise the deliveries that do not fit would return to the outbox
+                // after each message.
                 if is_reached && queue.is_empty() {
                     peer_queues.hurry(peer.clone()).await;
                 }
-                // An idle peer needs no task. Nothing can be enqueued while the lock is held.
+                // An idle peer needs no worker. No delivery can be enqueued while the lock is held.
                 let mut queues = peer_queues.queues.lock();
                 if queue.is_empty() {
                     queues.remove(&peer);
@@ -138,8 +138,9 @@ impl PeerQueues {
         sender
     }
 
-    /// Delivers one message unless earlier ones wait. Returns whether the peer was reached; `None` if it was not
-    /// called.
+    /// Delivers one message unless earlier messages to the peer wait.
+    ///
+    /// Returns whether the peer was reached, or `None` if the peer was not called.
     async fn deliver(
         &self,
         peer: &AgentId,
@@ -168,8 +169,9 @@ impl PeerQueues {
         self.swarms.record_failure(peer, trouble);
         let mut reports = vec![(handoff, outcome)];
         if is_unreachable {
-            // The other deliveries to this peer would fail as well, each after its own timeout. They are dequeued
-            // before the failure is written: after that, the failed one can be due again and be in the queue itself.
+            // The other queued deliveries to this peer would fail as well, each after its own timeout. They are
+            // dequeued before the failure is stored, because after that the failed delivery can be due again and be in
+            // the queue itself.
             while let Ok(waiting_reason) = queue.try_recv() {
                 reports.push((waiting_reason, Outcome::Blocked { reason: self.waiting_reason(peer) }));
             }
@@ -178,7 +180,7 @@ impl PeerQueues {
         Some(!is_unreachable)
     }
 
-    /// Makes pending deliveries to a reachable peer due now.
+    /// Makes the pending deliveries to a reachable peer due immediately, ahead of their backoff.
     async fn hurry(&self, peer: AgentId) {
         if let Err(error) = self.swarms.hub().deliveries().retry_peer_now(peer).await {
             tracing::warn!(error = %error, "pending deliveries could not be rescheduled");
@@ -207,7 +209,7 @@ async fn report_all(reports: Vec<(Handoff, Outcome)>) {
     }
 }
 
-/// The key that the peer most likely knows, and a fallback.
+/// Signing keys for a message: the key that the peer most likely knows, and a fallback.
 struct SigningKeys {
     likely: Arc<SecretKey>,
     other: Option<Arc<SecretKey>>,
@@ -228,7 +230,8 @@ impl Swarms {
         let sent = async {
             let content = parse_system_content(&handoff.message);
             let id = &handoff.message.origin.native.id;
-            // Another process may have changed the swarm just before, such as the sender of this message or a kick.
+            // Another process may have changed the swarm just before, for example the one that sent this message, or a
+            // kick.
             self.current().await?;
             match self.find_route(peer, content.as_ref(), id) {
                 Ok(route) => self.send_on_route(handoff, &route, content.as_ref()).await,
@@ -238,7 +241,7 @@ impl Swarms {
         sent.await.unwrap_or_else(|error: SwarmError| Outcome::Unreachable { reason: error_chain(&error) })
     }
 
-    /// Finds the route of a message to a peer, or the reason why there is none.
+    /// Finds the route of a message to a peer. The error is the reason why there is none.
     fn find_route(
         &self,
         peer: &AgentId,
@@ -293,7 +296,8 @@ impl Swarms {
         let keys = self.signing_keys(route, handoff.seq, content).await?;
         let id = wire_id(message, swarm.swarm_id);
         let native = NativeId { door: Door::Swarm, scope: swarm.swarm_id.to_string(), id };
-        // Lets replies find the message. False if the alias exists already, which is the usual case.
+        // The alias lets replies find the message. `bind` returns false if the alias exists already, which is the usual
+        // case.
         self.hub().native_ids().bind(message.id, native).await?;
         let limits = Limits { time: self.config().timeout, body: MAX_ANSWER_BYTES };
         let send = async |key: &SecretKey| {
@@ -311,7 +315,7 @@ impl Swarms {
         let mut outcome =
             classify_answer(&answer, self.count_unknown_answers(&peer, is_unknown_sender(&answer)));
         if matches!(outcome, Outcome::Refused { .. }) {
-            // The next message starts its own count.
+            // The next message starts a new count.
             self.count_unknown_answers(&peer, false);
         }
         if action == Some("master_transfer") {
@@ -331,11 +335,11 @@ impl Swarms {
         Ok(outcome)
     }
 
-    /// Returns the keys that a message may be signed with: the current key, or the previous one for messages from
-    /// before the rotation and for the `key_rotated` message itself.
+    /// Returns the keys that a message may be signed with.
     ///
-    /// Messages are delivered in order, so the peer knows that key by then, unless the master has sent it a newer
-    /// roster.
+    /// The current key is used by default. Messages from before a rotation, and the `key_rotated` message itself, are
+    /// signed with the previous key. Messages are delivered in order, so the peer knows the previous key by then,
+    /// unless the master has sent it a newer roster.
     async fn signing_keys(
         &self,
         route: &PeerRoute,
@@ -371,7 +375,7 @@ impl Swarms {
         Ok(self.hub().journal().message(id).await?.map(|stored| stored.seq))
     }
 
-    /// Returns the id of a message in a swarm, if the message was ever in it.
+    /// Returns the wire id of a message in a swarm, if the message was ever part of the swarm.
     async fn wire_id_in(&self, id: Option<MessageId>, swarm: &Swarm) -> Result<Option<String>, SwarmError> {
         let Some(id) = id else { return Ok(None) };
         let Some(stored) = self.hub().journal().message(id).await? else { return Ok(None) };
@@ -379,12 +383,12 @@ impl Swarms {
         if belongs_to(&message, swarm) || message.from.realm.as_ref() == Some(&swarm.realm) {
             return Ok(Some(wire_id(&message, swarm.swarm_id)));
         }
-        // A forward, a team or a channel may have routed it into the swarm.
+        // A forward, a team or a channel may have routed the message into the swarm.
         Ok(self.hub().native_ids().of_message(Door::Swarm, &swarm.swarm_id.to_string(), id).await?)
     }
 }
 
-/// Returns why a message is obsolete for its recipient, if it is. It may have waited for days.
+/// Returns why a message is obsolete for its recipient, if it is. The message may have waited for days.
 fn find_obsolete_reason(
     route: &PeerRoute,
     content: Option<&SystemContent>,
@@ -396,10 +400,11 @@ fn find_obsolete_reason(
     match content.map(|content| content.action.as_str()) {
         Some("member_left") if is_own => is_active.then_some("the agent has come back to the swarm"),
         Some("kicked") => is_member.then_some("it has come back to the swarm"),
-        // A member that was offline must learn who leads now before it learns that its old master has left.
+        // A member that was offline must learn who the new master is before it learns that the old master has left.
         Some("swarm_dissolved" | "master_changed") => None,
         Some("member_kicked" | "member_left") if !is_member => Some("it gets its own message about this"),
-        // If the recipient leads already, the answer to the first request was lost.
+        // If the recipient is already the master, the answer to the first request was lost, and the request is sent
+        // again.
         Some("master_transfer") if swarm.master != *recipient && !is_transfer_open(swarm, id) => {
             Some("the request was cancelled")
         }
@@ -407,7 +412,7 @@ fn find_obsolete_reason(
     }
 }
 
-/// True if this is the transfer request of the handover that is still open.
+/// Returns true if `id` is the transfer request of the open handover.
 fn is_transfer_open(swarm: &Swarm, id: &str) -> bool {
     swarm.handover.as_ref().is_some_and(|handover| handover.asked.to_string() == id)
 }
@@ -418,7 +423,7 @@ fn parse_system_content(message: &Message) -> Option<SystemContent> {
     is_system.then(|| serde_json::from_str(&message.body).ok()).flatten()
 }
 
-/// True if the peer answers that it does not know our agent, its key, or the swarm.
+/// Returns true if the peer answers that it does not know our agent, our agent's key or the swarm.
 fn is_unknown_sender(answer: &Response) -> bool {
     matches!(answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND)
 }
@@ -433,8 +438,8 @@ fn classify_answer(answer: &Response, unknown: u32) -> Outcome {
         None => format!("it answered {}", status.as_u16()),
     };
     match status {
-        // Not the agent's own answer: a proxy whose server is down, or an address that has a new owner. A size limit
-        // counts, from whichever server.
+        // The answer comes from a proxy whose server is down, or from a new owner of the address, and not from the
+        // agent. A size limit counts, whichever server enforces it.
         status if status.is_client_error() && !is_of_protocol && status != StatusCode::PAYLOAD_TOO_LARGE => {
             Outcome::Unreachable { reason: format!("{reason}, which is not a protocol error") }
         }
@@ -443,15 +448,17 @@ fn classify_answer(answer: &Response, unknown: u32) -> Outcome {
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {
             Outcome::Unreachable { reason }
         }
-        // One of the two clocks is wrong. Once it is set, the message is signed again with a new time and accepted.
+        // One of the two clocks is wrong. Once that clock is corrected, a retry with a new signing time is accepted.
         StatusCode::BAD_REQUEST if is_clock_error(answer) => Outcome::Unreachable { reason },
         status if status.is_client_error() => Outcome::Refused { reason },
         _ => Outcome::Unreachable { reason },
     }
 }
 
-/// Classifies the answer to a transfer request. Programs that do not know the request accept it like any message and
-/// would never lead.
+/// Classifies the answer to a transfer request.
+///
+/// Programs that do not know the request accept it like any message and would never become master, so a plain
+/// acceptance counts as a refusal.
 fn classify_transfer_answer(answer: &Response, outcome: Outcome) -> Outcome {
     let answered = serde_json::from_slice::<Queued>(&answer.body);
     if outcome == Outcome::Delivered && answered.map_or(true, |answered| answered.status != "accepted") {
@@ -460,16 +467,18 @@ fn classify_transfer_answer(answer: &Response, outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// True if this is how the existing implementation rejects an invalid message: 422 with `detail`.
+/// Returns true if the existing implementation rejects the message as invalid: 422 with `detail`.
 fn is_validation_error(answer: &Response) -> bool {
     let body = serde_json::from_slice::<serde_json::Value>(&answer.body);
     answer.status == StatusCode::UNPROCESSABLE_ENTITY && body.is_ok_and(|body| body.get("detail").is_some())
 }
 
-/// Returns until when a peer refuses calls, from `Retry-After`. The existing implementation writes a Unix time instead
-/// of a number of seconds.
+/// Returns the time until which a peer refuses calls, from `Retry-After`.
+///
+/// The existing implementation writes a Unix time instead of a number of seconds.
 fn parse_retry_after(answer: &Response, now: Timestamp) -> Option<Timestamp> {
-    // Three years of seconds, and March 1973 as a Unix time: no peer means either.
+    // This is three years as a number of seconds, and March 1973 as a Unix time. No peer means either, so the value
+    // separates the two forms.
     const MAX_SECONDS: i64 = 100_000_000;
     let is_busy = matches!(answer.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let seconds =
@@ -483,7 +492,7 @@ fn parse_retry_after(answer: &Response, now: Timestamp) -> Option<Timestamp> {
     Some(until.min(now.saturating_add(MAX_RETRY_AFTER).ok()?)).filter(|until| *until > now)
 }
 
-/// True if the refusal is about the timestamp of the message.
+/// Returns true if the peer refuses the message because of its timestamp.
 fn is_clock_error(answer: &Response) -> bool {
     let body = serde_json::from_slice::<ErrorBody>(&answer.body).ok();
     let details = body.and_then(|body| body.error.details);

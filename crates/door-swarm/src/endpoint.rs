@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-/// Longer than any URL that a person would hand out.
+/// Maximum length of an endpoint in bytes, more than any URL that a person would hand out.
 const MAX_BYTES: usize = 2048;
 
 /// An agent's HTTPS URL: host, port and path only, by convention ending with `/swarm`.
@@ -19,15 +19,15 @@ pub struct Endpoint(Url);
 pub struct EndpointError {
     /// The text as received.
     pub text: String,
-    /// The rule that it breaks.
+    /// The rule that the text breaks.
     pub problem: &'static str,
 }
 
 impl Endpoint {
-    /// Parses a URL. Trailing slashes are removed.
+    /// Parses a URL and removes trailing slashes.
     ///
-    /// Other programs parse the text with other parsers, so a text that the URL parser would correct is refused. Only
-    /// the letter case of the host and the default port `:443` are normalized.
+    /// Other programs use other URL parsers, so a text that this parser would correct is refused. Only the letter case
+    /// of the host and the default port `:443` are normalized.
     pub fn parse(text: &str) -> Result<Self, EndpointError> {
         let refuse = |problem| EndpointError { text: text.to_owned(), problem };
         if text.len() > MAX_BYTES {
@@ -68,8 +68,9 @@ impl Endpoint {
         url
     }
 
-    /// Returns the URL of a resource for servers whose routes begin with `/swarm` although the endpoint does not end
-    /// with it.
+    /// Returns the URL of a resource below `/swarm`, unless the endpoint already ends with `/swarm`.
+    ///
+    /// The routes of some servers begin with `/swarm` although the endpoint does not end with it.
     pub fn resource_below_swarm(&self, name: &str) -> Option<Url> {
         if self.path().ends_with("/swarm") {
             return None;
@@ -84,7 +85,7 @@ impl Endpoint {
         self.0.path().trim_end_matches('/')
     }
 
-    /// Returns host and port, as an invite names them.
+    /// Returns host and port in the form in which an invite names them.
     pub fn authority(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
         match self.0.port() {
@@ -98,7 +99,7 @@ impl Endpoint {
 fn check_authority(authority: &str) -> Result<&str, &'static str> {
     let is_port =
         |port: &str| port.parse::<u16>().is_ok_and(|number| number > 0 && number.to_string() == port);
-    // The brackets of an IPv6 address separate its colons from the one before the port.
+    // An IPv6 address contains colons, so the colon before the port is searched after the closing bracket.
     let end = authority.rfind(']').map_or(0, |bracket| bracket + 1);
     let (host, port) = match authority[end..].find(':') {
         Some(colon) => (&authority[..end + colon], Some(&authority[end + colon + 1..])),
@@ -121,7 +122,7 @@ fn check_authority(authority: &str) -> Result<&str, &'static str> {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `Url` adds a slash to a bare host, which other programs would then double.
+        // `Url` adds a slash to a bare host, and other programs would append a second one.
         f.write_str(self.0.as_str().trim_end_matches('/'))
     }
 }

@@ -1,7 +1,7 @@
 //! Endpoint changes, requested by the member's signed message, by the master or by a person.
 //!
-//! The protocol has no message for them. `endpoint_changed` is an extension, which other programs treat as an unknown
-//! notice.
+//! The protocol has no message for endpoint changes. The action `endpoint_changed` is an extension, which other
+//! programs treat as an unknown notice.
 
 use jiff::Timestamp;
 use switchboard_core::AgentId;
@@ -24,13 +24,13 @@ const ENDPOINT_CHANGED: &str = "endpoint_changed";
 pub struct EndpointUpdate {
     /// The member.
     pub id: PeerId,
-    /// True if our agent leads the swarm, so that all members are notified. Otherwise the change applies to this hub
+    /// True if our agent is the master, so that all members are notified. Otherwise the change applies to this hub
     /// only.
     pub is_announced: bool,
 }
 
 impl Member {
-    /// Returns the change record of a move to `endpoint`; the previous record if the endpoint is unchanged.
+    /// Returns the record of a change to `endpoint`, or the previous record if the endpoint stays the same.
     pub(crate) fn endpoint_change_to(&self, endpoint: &Endpoint, at: Timestamp) -> Option<EndpointChange> {
         if self.endpoint == *endpoint {
             return self.endpoint_change.clone();
@@ -46,7 +46,7 @@ impl Member {
 }
 
 impl Swarm {
-    /// Changes a member's endpoint and announces it. For the master.
+    /// Changes a member's endpoint and announces it. Only the master calls this.
     pub(crate) fn change_endpoint(&mut self, id: &PeerId, endpoint: Endpoint, now: Timestamp) {
         self.epoch += 1;
         let epoch = Some(self.epoch);
@@ -58,7 +58,7 @@ impl Swarm {
         if self.master == *me {
             self.change_endpoint(me, endpoint, now);
         } else {
-            // The master increments the epoch when it receives the message.
+            // The master increments the epoch when it receives the announcement.
             self.announce_new_endpoint(me, endpoint, None, now);
         }
     }
@@ -102,7 +102,7 @@ impl Swarm {
         let Some(member) = self.members.get_mut(&id).filter(|member| member.endpoint != endpoint) else {
             return Ok(unchanged);
         };
-        // Without an epoch, the signing times order the changes: a replay moves no member back.
+        // Without an epoch, changes are ordered by their signing times, so a replay cannot restore an old endpoint.
         let last = member.endpoint_change.as_ref().map_or(member.joined_at, |last| last.at);
         if !is_counted && millis(context.at) <= millis(last.max(member.joined_at)) {
             return Ok(unchanged);
@@ -122,7 +122,9 @@ impl Swarm {
 }
 
 impl Swarms {
-    /// Sets a member's endpoint by a person's decision: for all members if our agent leads, otherwise for this hub.
+    /// Sets a member's endpoint by a person's decision.
+    ///
+    /// The change applies to all members if our agent is the master, otherwise to this hub only.
     pub async fn set_endpoint(
         &self,
         swarm: Option<&str>,
@@ -152,7 +154,7 @@ impl Swarms {
         Ok(EndpointUpdate { id, is_announced })
     }
 
-    /// Makes messages that wait for a member due now, at its new endpoint.
+    /// Makes the messages that wait for a member due immediately, at the member's new endpoint.
     pub(crate) async fn retry_waiting(
         &self,
         agent: &PeerId,
@@ -169,7 +171,7 @@ impl Swarms {
         Ok(())
     }
 
-    /// Announces our agent's endpoint in each swarm whose roster has another one.
+    /// Announces our agent's endpoint in each swarm whose roster has a different one for it.
     pub(crate) async fn announce_endpoint(&self, identity: &Identity) -> Result<(), SwarmError> {
         let now = self.hub().now();
         for swarm in self.outdated_entries(identity) {

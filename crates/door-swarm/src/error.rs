@@ -47,27 +47,27 @@ pub enum SwarmError {
     Realm {
         /// The text as given.
         text: String,
-        /// The rule of names that it breaks.
+        /// The naming rule that the text breaks.
         source: NameError,
     },
-    /// No agent of this hub takes part in swarms, or not the named one.
+    /// No agent of this hub takes part in swarms, or the named agent does not.
     #[error("{}", match .agent { Some(agent) => format!("'{agent}' takes part in no swarm from here"), None => "no agent of this workspace takes part in swarms yet".to_owned() })]
     NoIdentity {
         /// The agent as given.
         agent: Option<String>,
     },
-    /// Several agents of this hub take part, and none was named.
+    /// Several agents of this hub take part in swarms, and none was named.
     #[error("several agents take part in swarms from here: {}", .agents.join(", "))]
     WhichIdentity {
-        /// Their ids.
+        /// Ids of the agents that take part.
         agents: Vec<String>,
     },
-    /// The agent takes part already.
+    /// The agent takes part in swarms already.
     #[error("'{agent}' takes part in swarms already, at {endpoint}")]
     IdentityExists {
         /// The agent.
         agent: PeerId,
-        /// Its endpoint.
+        /// The agent's endpoint.
         endpoint: String,
     },
     /// No swarm has this name or id.
@@ -78,10 +78,10 @@ pub enum SwarmError {
         /// Similar names.
         near: Vec<String>,
     },
-    /// There are several swarms, or none, and none was named.
+    /// No swarm was named, and there are several swarms or none.
     #[error("{}", match .swarms.as_slice() { [] => "there is no swarm here yet".to_owned(), swarms => format!("several swarms match; name one of: {}", swarms.join(", ")) })]
     WhichSwarm {
-        /// Their names in addresses.
+        /// Names of the swarms in addresses.
         swarms: Vec<String>,
     },
     /// The agent no longer belongs to the swarm.
@@ -140,13 +140,13 @@ pub enum SwarmError {
         /// The prefix as given.
         digest: String,
     },
-    /// The name for addresses is taken.
+    /// The chosen name of the swarm in addresses is taken.
     #[error("'{realm}' is in use for another swarm or hub; choose another name with --as")]
     RealmTaken {
         /// The name.
         realm: Name,
     },
-    /// Our agent is a member already.
+    /// Our agent is already a member.
     #[error("the agent is a member of '{swarm}' already")]
     AlreadyMember {
         /// The swarm.
@@ -180,7 +180,7 @@ pub enum SwarmError {
         /// Why the answer is refused.
         problem: String,
     },
-    /// A stored record cannot be read.
+    /// Key of the record in the hub's notes.
     #[error("the stored record '{key}' cannot be read: {problem}")]
     Damaged {
         /// Key of the note.
@@ -195,7 +195,7 @@ impl SwarmError {
         Self::Field { field, problem: problem.into() }
     }
 
-    /// True if a retry may succeed.
+    /// Returns true if a retry may succeed.
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Hub(error) => error.is_temporary(),

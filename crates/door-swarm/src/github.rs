@@ -1,5 +1,6 @@
-//! GitHub webhooks (§8) become notifications of a swarm. They have their own listener and must carry GitHub's
-//! signature.
+//! GitHub webhooks (§8), which become notifications of a swarm.
+//!
+//! Webhooks have their own listener, and each request must carry GitHub's signature.
 
 use aws_lc_rs::hmac;
 use axum::Router;
@@ -18,7 +19,8 @@ use crate::send::OutgoingMessage;
 use crate::swarms::Swarms;
 use crate::wire::{Action, MessageType, Reference, ReferenceType};
 
-/// Maximum body size. GitHub's own limit is 25 MiB, but the five supported events have a few tens of kilobytes.
+/// Maximum size of a webhook body. GitHub's own limit is 25 MiB, but the five supported events need only a few tens of
+/// kilobytes.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
 #[derive(Clone)]
@@ -27,7 +29,7 @@ struct WebhookServer {
     config: GitHub,
 }
 
-/// A webhook event in the terms of §8.2.
+/// A webhook event, translated to the actions of §8.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Event {
     action: &'static str,
@@ -36,7 +38,7 @@ struct Event {
     reference: Reference,
 }
 
-/// Builds the router for webhooks.
+/// Builds the router for GitHub webhooks.
 pub(crate) fn router(swarms: Swarms, config: GitHub) -> Router {
     Router::new()
         .route("/hooks/github", post(handle).fallback(async || Refusal::method_not_allowed("POST")))
@@ -93,7 +95,7 @@ impl WebhookServer {
     }
 }
 
-/// True if the body is signed with the secret. Compares in constant time.
+/// Returns true if the body is signed with the secret. The comparison takes constant time.
 fn is_signed(secret: &str, body: &[u8], signature: &str) -> bool {
     let (pairs, rest) = signature.as_bytes().as_chunks::<2>();
     let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();

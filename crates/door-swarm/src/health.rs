@@ -10,10 +10,10 @@ use crate::agent_id::PeerId;
 use crate::error::SwarmError;
 use crate::swarms::Swarms;
 
-/// Topic of the clock skew notes.
+/// Topic of the notes that record clock skew.
 const CLOCK: &str = "clock";
 
-/// Clock skew that is reported: a message may be at most this far ahead by default.
+/// Clock skew above which an issue is reported. By default, a message may be at most this far ahead of the local clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_mins(2);
 
 /// Age after which a measured skew is stale.
@@ -25,11 +25,11 @@ const ENDPOINT_REPORT_TIME: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// A health issue that the owner should know about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthIssue {
-    /// True if nothing works until it is fixed.
+    /// True if nothing works until the issue is fixed.
     pub is_error: bool,
     /// Description of the issue.
     pub message: String,
-    /// How to fix it.
+    /// Instructions to fix the issue.
     pub hint: String,
 }
 
@@ -40,7 +40,9 @@ struct ClockSkew {
 }
 
 impl Swarms {
-    /// Records clock skew between this host and a peer: one of the two refuses messages because of it.
+    /// Records clock skew above [`MAX_SKEW`] between this host and a peer.
+    ///
+    /// One of the two refuses messages because of the skew.
     pub(crate) async fn record_clock_skew(&self, answer: &Response, peer: &PeerId) {
         let Some(theirs) = answer.date else { return };
         let now = self.hub().now();
@@ -189,7 +191,7 @@ impl Swarms {
             .collect();
         if let Some((peer, seconds)) = recent.first() {
             found.push(HealthIssue {
-                // Several peers see the same skew, so the local clock is wrong.
+                // If several peers see the same skew, the local clock is wrong.
                 is_error: recent.len() > 1,
                 message: format!(
                     "the local clock is {seconds} s away from that of '{peer}' ({} peers)",

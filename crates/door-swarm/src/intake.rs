@@ -27,7 +27,7 @@ use crate::wake::Arrival;
 use crate::wire::{MessageType, Priority, Queued};
 
 impl Server {
-    /// Accepts a message.
+    /// Runs all checks on a message and accepts it.
     pub(crate) async fn accept_message(
         &self,
         identity: &Identity,
@@ -51,18 +51,18 @@ impl Server {
         }
         let queued = Queued { status: "queued".to_owned(), message_id: envelope.message_id.clone() };
         let is_muted = identity.muted_agents.contains(sender) || identity.muted_swarms.contains(&read.swarm);
-        // Roster updates of muted senders are applied, but not shown.
+        // Roster updates of muted senders are applied, but not journaled or shown.
         if is_muted && envelope.kind != MessageType::System {
             return Ok(queued);
         }
         let is_counted = self.count_message(identity, swarm, &read).await?;
         let update =
             (envelope.kind == MessageType::System).then(|| parse_update(&envelope.content)).flatten();
-        // Another member may have resent an update that its sender signed with a contested key.
+        // If the sender's key is contested, another member may have resent an update that the sender signed.
         let update =
             update.filter(|update| is_whole || update.is_about(sender) || swarm.rivals(sender).is_empty());
         if let Some(update) = &update {
-            // Refuse an invalid update before anything is written.
+            // An invalid update is refused before anything is written.
             self.apply_update(identity, &mut swarm.as_ref().clone(), &read, update)?;
         }
         let parent = match envelope.in_reply_to.as_deref().filter(|_| is_whole) {
@@ -85,7 +85,8 @@ impl Server {
         if !is_muted {
             is_new = self.journal_message(&incoming).await?;
             if is_counted && !is_new {
-                // A resent copy of another sender's message does not count against this sender's limit.
+                // A duplicate does not count against this sender's limit, because another member may have resent the
+                // message.
                 self.release_limits(swarm, sender);
             }
         }
@@ -117,7 +118,7 @@ impl Server {
         Ok(queued)
     }
 
-    /// Verifies the signature by the key of the roster. Returns true if it covers the whole envelope.
+    /// Verifies the signatures with the sender's key in the roster. Returns true if one covers the whole envelope.
     fn check_signatures(
         &self,
         identity: &Identity,
@@ -163,10 +164,11 @@ impl Server {
         Ok(())
     }
 
-    /// Counts a message against the limits of its verified sender and its swarm. Returns whether it was counted.
+    /// Counts a message against the rate limits of its verified sender and its swarm.
     ///
-    /// Above the limit, a message that is already in the journal still gets its first answer again. Only then is the
-    /// journal queried, because the query costs almost as much as accepting the message.
+    /// Returns whether the message was counted. Above the limit, a message that is already in the journal still gets
+    /// its first answer again. The journal is queried only in this case, because the query costs almost as much as
+    /// accepting the message.
     async fn count_message(
         &self,
         identity: &Identity,
@@ -193,7 +195,9 @@ impl Server {
         self.swarm_rates.release(&swarm.swarm_id, now);
     }
 
-    /// Finds the message that a reply refers to, and its author if it was sent from this hub.
+    /// Finds the message that a reply refers to, with its author.
+    ///
+    /// The author is returned only if the message was sent from this hub.
     async fn find_parent(
         &self,
         swarm: &Swarm,
@@ -207,7 +211,7 @@ impl Server {
         };
         let Some(stored) = hub.journal().message(id).await? else { return Ok(None) };
         let writer = stored.message.from;
-        // Every message that entered the swarm from here counts, including those that the NATS link or another linked
+        // All messages that entered the swarm from this hub count, including those that the NATS link or another linked
         // hub relayed.
         let is_ours = match &writer.realm {
             None => true,
@@ -237,9 +241,10 @@ impl Server {
         }
     }
 
-    /// True if this is a channel post that our agent wrote or already received from a linked hub.
+    /// Returns true if our agent already has this channel post.
     ///
-    /// Channel and swarm are then two bridges between the same hubs, and this copy came second.
+    /// Our agent wrote the post, or has already received it from a linked hub. Channel and swarm then bridge the same
+    /// hubs, and this copy came second.
     async fn is_bridged_duplicate(&self, incoming: &IncomingMessage<'_>) -> Result<bool, Refusal> {
         let post = channel_post(incoming.envelope).filter(|_| incoming.is_whole);
         let (Some(post), Some(name)) = (post, incoming.identity.name()) else { return Ok(false) };
@@ -252,8 +257,9 @@ impl Server {
         Ok(has_it && stored.message.body == incoming.envelope.content)
     }
 
-    /// Records that a member signs whole envelopes; from now on it always must. Such a signature covers the sender's
-    /// id, so it also proves the key.
+    /// Records that a member signs whole envelopes, and from now on always must.
+    ///
+    /// Such a signature covers the sender's id, so it also proves the key.
     async fn require_envelope_signature(
         &self,
         identity: &Identity,
@@ -275,7 +281,7 @@ impl Server {
 
     /// Ends the provisional state of a sender whose message proves its key.
     ///
-    /// The message is in the journal by now, so if two senders sent the same message, it proves neither key.
+    /// The message is already in the journal. If two senders sent the same message, it proves neither key.
     async fn check_key_proof(
         &self,
         identity: &Identity,
@@ -310,7 +316,7 @@ impl Server {
         Ok(())
     }
 
-    /// Notifies our own agent of the members that gave way to the one that proved the key.
+    /// Notifies our own agent of the members that were displaced by the agent that proved the key.
     pub(crate) async fn notify_displaced(
         &self,
         identity: &Identity,
@@ -364,7 +370,7 @@ impl Server {
         let is_transfer =
             matches!(&update, RosterUpdate::Change(content) if content.action == "master_transfer");
         let changed = self.swarms.edit_swarm(&agent, id, move |swarm| {
-            // On a copy: the update was valid a moment ago but may be refused now, and then it must change nothing.
+            // Work on a copy: the update was valid a moment ago but may be refused now, and then nothing may change.
             let mut changing = swarm.clone();
             let applied = server.apply_update(&owner, &mut changing, &read, &update);
             if applied.is_ok() {
@@ -388,7 +394,9 @@ impl Server {
     }
 }
 
-/// Refuses a roster update. A false master is logged for a person: there may be two masters.
+/// Refuses a roster update.
+///
+/// An update by an agent that is not the master is logged for a person, because there may be two masters.
 fn refuse_update(swarm: &Swarm, read: &ParsedMessage, error: &UpdateError) -> Refusal {
     match error {
         UpdateError::NotMaster { .. } => {

@@ -1,6 +1,7 @@
 //! Invites (§5.2): tokens signed by the master, or by a member where the swarm allows it.
 //!
-//! The parser is written by hand and strict: one algorithm, one spelling, no keys or URLs from the token's own header.
+//! The parser is written by hand and strict: it accepts one algorithm and one encoding, and uses no keys or URLs from
+//! the token's own header.
 
 use std::fmt;
 
@@ -41,13 +42,14 @@ pub struct Invite {
     /// The registered JWT claim for the expiry time, which other programs may write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exp: Option<i64>,
-    /// Maximum number of agents that may join with it.
+    /// Maximum number of agents that may join with the invite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_uses: Option<u32>,
-    /// The master's key, so that the invited agent can verify the token before sending it. An extension.
+    /// The master's key, with which the invited agent can verify the token before sending it. This field is an
+    /// extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub master_key: Option<PublicKey>,
-    /// The inviting member, if it is not the master. An extension.
+    /// The inviting member, if it is not the master. This field is an extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<PeerId>,
 }
@@ -60,14 +62,14 @@ pub(crate) struct Token {
     signature: Vec<u8>,
 }
 
-/// `swarm://<swarm_id>@<host>?token=<jwt>`. Displayed with the token redacted.
+/// An invite link, `swarm://<swarm_id>@<host>?token=<jwt>`. The token is redacted when the link is displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InviteLink {
     /// The swarm.
     pub swarm_id: Uuid,
     /// The master's host and port.
     pub authority: String,
-    /// The token. Any agent that has it can join.
+    /// The invite token. Any agent that has the token can join.
     pub token: String,
 }
 
@@ -77,13 +79,13 @@ pub enum InviteError {
     /// The link is malformed.
     #[error("the invite is not of the form swarm://SWARM_ID@HOST?token=TOKEN: {problem}")]
     Link {
-        /// The rule that it breaks.
+        /// The rule that the link breaks.
         problem: &'static str,
     },
     /// The token is malformed.
     #[error("the invite's token is refused: {problem}")]
     Token {
-        /// The rule that it breaks.
+        /// The rule that the token breaks.
         problem: String,
     },
     /// Link and token disagree.
@@ -92,7 +94,7 @@ pub enum InviteError {
         /// The field that differs.
         what: &'static str,
     },
-    /// The signature is not the inviter's.
+    /// The token is not signed by the inviter.
     #[error("the invite's signature is not its issuer's")]
     Signature,
     /// The invite has expired.
@@ -126,7 +128,7 @@ impl Invite {
         }
     }
 
-    /// Returns the agent that must have signed it.
+    /// Returns the agent that must have signed the invite.
     pub fn signer(&self) -> &PeerId {
         self.issuer.as_ref().unwrap_or(&self.master)
     }
@@ -157,7 +159,7 @@ impl Token {
             text.rsplit_once('.').ok_or_else(|| refuse("it does not have three parts"))?;
         let (header, claims) =
             signed.split_once('.').ok_or_else(|| refuse("it does not have three parts"))?;
-        // Without padding and with zero trailing bits, so every token has one spelling.
+        // The encoding has no padding and its trailing bits are zero, so that every token has exactly one spelling.
         let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| refuse("it is not base64url"));
         check_header(&decode(header)?)?;
         let claims = crate::wire::parse_json(&decode(claims)?)
@@ -181,8 +183,10 @@ impl Token {
         if good { Ok(()) } else { Err(InviteError::Signature) }
     }
 
-    /// Returns the digest under which uses are counted. It covers only the signed part, so that another encoding of the
-    /// signature is not another token.
+    /// Returns the digest under which the uses of the invite are counted.
+    ///
+    /// The digest covers only the signed part, so that a token with another encoding of its signature does not count as
+    /// another token.
     pub(crate) fn digest(&self) -> String {
         let digest: [u8; 32] = Sha256::digest(&self.signed).into();
         hex(&digest)
@@ -199,7 +203,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Checks that the header names `EdDSA` and has no `crit`. Keys named in the header are not read at all.
+/// Checks that the header names `EdDSA` and has no `crit`. Keys in the header are ignored.
 fn check_header(bytes: &[u8]) -> Result<(), InviteError> {
     let refuse = |problem: &str| InviteError::Token { problem: problem.to_owned() };
     let header = crate::wire::parse_json(bytes)
@@ -237,8 +241,9 @@ impl InviteLink {
         format!("swarm://{}@{}?token={}", self.swarm_id, self.authority, self.token)
     }
 
-    /// Parses the token and compares it with the link. Verifies the signature if the token contains the master's key
-    /// and the master is the issuer.
+    /// Parses the token and checks that it matches the link.
+    ///
+    /// The signature is verified if the token contains the master's key and the master is the issuer.
     pub(crate) fn open(&self) -> Result<Token, InviteError> {
         let token = Token::read(&self.token)?;
         if token.invite.swarm_id != self.swarm_id {

@@ -26,7 +26,7 @@ use crate::wire::{ErrorBody, JoinAccepted, JoinRequest, JoinSender, MessageType,
 pub enum JoinOutcome {
     /// Our agent is a member.
     Joined(Box<Swarm>),
-    /// The master has to approve; `serve` retries the request from time to time.
+    /// The master has to approve the request. `serve` retries the request from time to time.
     Pending {
         /// The swarm.
         swarm_id: Uuid,
@@ -49,7 +49,7 @@ impl Swarms {
         {
             return Err(SwarmError::AlreadyMember { swarm: known.realm.clone() });
         }
-        // Fail before the request is sent.
+        // Fail before the request is sent if the requested name is taken.
         self.choose_realm(&identity.agent, link.swarm_id, realm, "swarm").await?;
         let answer = self.request_join(&identity, link, &token).await?;
         if answer.status == StatusCode::ACCEPTED {
@@ -101,7 +101,7 @@ impl Swarms {
         };
         // A struct of strings always serializes.
         let mut request = serde_json::to_value(&request).unwrap_or_default();
-        // The protocol's signature does not cover the endpoint.
+        // The protocol's own signature does not cover the endpoint, so the whole request is signed as well.
         if let Some(signature) = sign_envelope(&key, &request) {
             request["metadata"] = json!({ ENVELOPE_SIGNATURE: signature });
         }
@@ -112,8 +112,8 @@ impl Swarms {
 
     /// Posts to a resource of an endpoint.
     ///
-    /// On a 404 it retries below `/swarm`, for servers whose routes begin with `/swarm` although the endpoint does not
-    /// end with it.
+    /// A request that is answered with 404 is retried below `/swarm`, for servers whose routes begin with `/swarm`
+    /// although the endpoint does not end with it.
     pub(crate) async fn post(
         &self,
         endpoint: &Endpoint,
@@ -171,12 +171,12 @@ impl Swarms {
         let mut entries = Vec::new();
         for member in &accepted.members {
             match parse_member(member, now) {
-                // A master without epochs checks no proofs.
+                // A master without epochs does not check proofs, so all its members count as provisional.
                 Ok(member) => {
                     let provisional = member.provisional || accepted.epoch.is_none();
                     entries.push(RosterEntry { provisional, ..member });
                 }
-                // Other programs check less, and one invalid member must not keep our agent out.
+                // Other programs check less, and one invalid member must not prevent our agent from joining.
                 Err(error) => {
                     let id = member.agent_id.chars().take(128).collect::<String>().escape_debug().to_string();
                     swarm.left_out.insert(id, error.to_string());
@@ -268,7 +268,7 @@ impl Swarms {
     }
 }
 
-/// Returns the retry delay: it stays below the limit of ten join requests per hour.
+/// Returns the delay before the next retry. The number of retries stays below the limit of ten join requests per hour.
 fn retry_delay(attempts: u32) -> SignedDuration {
     SignedDuration::from_mins(if attempts < 3 { 1 } else { 10 })
 }
@@ -284,7 +284,9 @@ pub(crate) fn headers(agent: &PeerId) -> HeaderMap {
     headers
 }
 
-/// Parses the protocol error in an answer, if there is one. Both texts are the peer's and are quoted.
+/// Parses the protocol error in an answer, if there is one.
+///
+/// Code and message are text of the peer, so both are sanitized and quoted.
 pub(crate) fn protocol_error(answer: &Response) -> Option<(String, String)> {
     let body: ErrorBody = serde_json::from_slice(&answer.body).ok()?;
     Some((label_inline(&body.error.code), quote_inline(&body.error.message)))

@@ -1,4 +1,6 @@
-//! Server side of joining a swarm (§5.3): invite, bans and membership are checked before any call or write.
+//! Server side of joining a swarm (§5.3).
+//!
+//! Invite, bans and membership are checked before any outgoing call or write.
 
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
@@ -61,7 +63,7 @@ impl Server {
         let admitted = self
             .swarms
             .edit_swarm(&identity.agent, id, move |swarm| {
-                // On a copy: a refused request must not use up the invite.
+                // Work on a copy, because a refused request must not use up the invite.
                 let mut admitting = swarm.clone();
                 let admitted = admitting.admit(&requester, now);
                 if admitted.is_ok() {
@@ -78,7 +80,7 @@ impl Server {
         Ok(answer(swarm, &candidate, admission))
     }
 
-    /// Notifies our own agent of the changes that a request has made to a swarm.
+    /// Notifies our own agent of the changes that a join request has made to a swarm.
     async fn notify_owner(
         &self,
         identity: &Identity,
@@ -111,7 +113,7 @@ impl Server {
         Ok(())
     }
 
-    /// Checks that the endpoint of an unsigned request names its id and key. This does not prove the key.
+    /// Checks that the endpoint of an unsigned request confirms the id and the key. This does not prove the key.
     async fn confirm_endpoint(&self, identity: &Identity, candidate: &Candidate) -> Result<(), Refusal> {
         let result = self.swarms.fetch_info(&identity.agent, &candidate.endpoint).await;
         let fetched = result.map_err(|error| {
@@ -124,7 +126,7 @@ impl Server {
         Err(Refusal::not_authorized("the endpoint names another agent or another key"))
     }
 
-    /// Verifies the signature of a request by the key that it names; `None` for an unsigned request.
+    /// Verifies the signature of a request with the key that the request names. Returns `None` for an unsigned request.
     fn check_signature(
         &self,
         request: &JoinRequest,
@@ -162,7 +164,7 @@ impl Server {
     }
 }
 
-/// Parses a request and its token. Verifies nothing yet.
+/// Parses a join request and its token. Nothing is verified yet.
 fn parse_request(
     headers: &HeaderMap,
     body: &[u8],

@@ -1,4 +1,4 @@
-//! Keys: an Ed25519 seed to sign with, and public keys of others to verify with.
+//! Keys: an Ed25519 seed for signing, and the public keys of others for verifying.
 
 mod rsa;
 
@@ -19,7 +19,7 @@ const ED25519_SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 
 /// Maximum length of a key text. An RSA key of 8192 bits has about 1,060 bytes in DER.
 const MAX_BYTES: usize = 2048;
 
-/// The signing key of an agent. Redacted in debug output.
+/// The signing key of an agent, redacted in debug output.
 #[derive(Clone)]
 pub struct SecretKey(SigningKey);
 
@@ -34,17 +34,18 @@ pub struct PublicKey {
 #[derive(Clone)]
 enum Kind {
     Ed25519(VerifyingKey),
-    /// Parsed at each use: peers with RSA keys are rare, and the library's parsed form cannot be cloned.
+    /// An RSA key, which is parsed at each use: peers with RSA keys are rare, and the library's parsed form cannot be
+    /// cloned.
     Rsa,
 }
 
 /// Reason why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The text is not a key that the protocol knows.
+    /// The text is not a public key of a type that the protocol knows.
     #[error("public_key is refused: {problem}")]
     Public {
-        /// Why it is not.
+        /// Why the text is refused.
         problem: &'static str,
     },
     /// The file does not contain a seed.
@@ -54,7 +55,7 @@ pub enum KeyError {
     Seed {
         /// The file.
         path: String,
-        /// Its size in bytes.
+        /// Size of the file in bytes.
         bytes: usize,
     },
     /// Other users can read the file.
@@ -64,7 +65,7 @@ pub enum KeyError {
     Exposed {
         /// The file.
         path: String,
-        /// Its mode.
+        /// Permissions of the file.
         mode: u32,
     },
     /// The system returned no random numbers.
@@ -83,12 +84,12 @@ impl SecretKey {
         Ok(Self::from_seed(&seed))
     }
 
-    /// Builds the key of a seed.
+    /// Builds the key from a seed.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         Self(SigningKey::from_bytes(seed))
     }
 
-    /// Reads the key from a file, which must be readable by its owner only.
+    /// Reads the key from a file, which only its owner may be able to read.
     pub fn read(folder: &Dir, name: &str) -> Result<Option<Self>, KeyError> {
         let path = || folder.path().join(name).display().to_string();
         let Some(found) = folder.read(name, 4096)? else { return Ok(None) };
@@ -133,10 +134,11 @@ impl fmt::Debug for SecretKey {
 }
 
 impl PublicKey {
-    /// Parses a key in wire form: base64 of the raw 32 bytes of an Ed25519 key, of its DER form, or of an RSA key of
-    /// 2048 to 8192 bits in SPKI or PKCS#1 form.
+    /// Parses a key in wire form, which is base64.
     ///
-    /// Each key has one canonical form, so two encodings of one key are equal: raw bytes for Ed25519, SPKI for RSA.
+    /// The decoded bytes are an Ed25519 key, either the raw 32 bytes or its DER form, or an RSA key of 2048 to 8192
+    /// bits in SPKI or PKCS#1 form. Each key has one canonical form, so that two encodings of one key are equal: raw
+    /// bytes for Ed25519, SPKI for RSA.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let refuse = |problem| KeyError::Public { problem };
         if text.len() > MAX_BYTES {
@@ -146,8 +148,8 @@ impl PublicKey {
         let raw = bytes.strip_prefix(&ED25519_SPKI).filter(|raw| raw.len() == 32).unwrap_or(&bytes);
         if let Ok(raw) = <&[u8; 32]>::try_from(raw) {
             let key = VerifyingKey::from_bytes(raw).map_err(|_| refuse("it is no point of the curve"))?;
-            // Any signature verifies under a key of small order. The parser accepts y >= p, a second encoding of a
-            // point.
+            // With a key of small order, any signature verifies. The library's parser also accepts y >= p, a second
+            // encoding of a point.
             if key.is_weak() || key.to_edwards().compress().as_bytes() != raw {
                 return Err(refuse("it is a weak or non-canonical Ed25519 key"));
             }
@@ -172,7 +174,7 @@ impl PublicKey {
         pairs.join(":")
     }
 
-    /// Returns the Ed25519 key; only Ed25519 keys sign whole envelopes and invites.
+    /// Returns the Ed25519 key, if it is one. Only Ed25519 keys sign whole envelopes and invites.
     pub(crate) fn ed25519(&self) -> Option<&VerifyingKey> {
         match &self.kind {
             Kind::Ed25519(key) => Some(key),
@@ -180,7 +182,9 @@ impl PublicKey {
         }
     }
 
-    /// Verifies a signature over `bytes` without hashing them first. Strict: no keys of small order, one encoding.
+    /// Verifies a signature over `bytes` without hashing them first.
+    ///
+    /// The check is strict: it refuses keys of small order and non-canonical encodings.
     pub(crate) fn verify_bytes(&self, bytes: &[u8], signature: &[u8]) -> bool {
         match &self.kind {
             Kind::Ed25519(key) => ed25519_dalek::Signature::from_slice(signature)
@@ -191,7 +195,8 @@ impl PublicKey {
 
     /// Verifies a signature over a message whose SHA-256 is `digest`.
     ///
-    /// Ed25519 signs the digest like any text; RSA signs the message with SHA-256, which is the same digest.
+    /// An Ed25519 signature covers the digest as if it were the message. An RSA signature covers the message with
+    /// SHA-256, and so the same digest.
     pub(crate) fn verify_digest(&self, message: &[u8], digest: &[u8; 32], signature: &[u8]) -> bool {
         match &self.kind {
             Kind::Ed25519(_) => self.verify_bytes(digest, signature),

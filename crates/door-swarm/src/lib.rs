@@ -1,9 +1,9 @@
 //! Door 5: signed messages between owners over HTTPS.
 //!
-//! Implements the Agent Swarm Protocol 0.1.0. [`Swarms`] is the API of the command line and the tools; [`run`] serves
-//! the endpoints, delivers what the hub hands over and refreshes rosters and keys. Interoperates with implementations
-//! that check less, and trusts only signatures by keys of its roster. Knows nothing of workspace files, channels, MCP
-//! or child processes.
+//! This crate implements the Agent Swarm Protocol 0.1.0. [`Swarms`] is the API of the command line and the tools;
+//! [`run`] serves the endpoints, delivers what the hub hands over and refreshes rosters and keys. The crate
+//! interoperates with implementations that check less, and trusts only signatures by keys of its roster. It knows
+//! nothing of workspace files, channels, MCP or child processes.
 
 pub mod wire;
 

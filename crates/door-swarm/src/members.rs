@@ -1,7 +1,7 @@
-//! The members of a swarm: the one place where a roster is built, from every source.
+//! The members of a swarm: the one place where every roster is built.
 //!
-//! Joins, announcements, rosters, answers to joins and state files all end here, so that no roster holds two ids whose
-//! signatures are ambiguous.
+//! Joins, announcements, rosters, answers to joins and state files all use this module, so that no roster holds two ids
+//! whose signatures are ambiguous.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -30,9 +30,9 @@ pub enum MemberConflict {
         "agent_id '{id}' clashes with '{other}': their signatures cannot be told apart; one of them needs another id"
     )]
     Ids {
-        /// The id.
+        /// The id of the new member.
         id: PeerId,
-        /// The member with the conflicting id.
+        /// The other member, whose id conflicts.
         other: PeerId,
     },
     /// The key belongs to another member.
@@ -45,7 +45,7 @@ pub enum MemberConflict {
     },
 }
 
-/// A roster entry of another program, with every value parsed.
+/// A parsed roster entry from another program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RosterEntry {
     pub(crate) id: PeerId,
@@ -60,14 +60,15 @@ pub(crate) struct RosterEntry {
 pub type ExcludedMembers = BTreeMap<String, String>;
 
 impl Members {
-    /// Adds a member, or replaces the one with the same id. Fails if it conflicts with another.
+    /// Adds a member, or replaces the member with the same id. Fails if the new entry conflicts with another member.
     pub(crate) fn insert(&mut self, id: PeerId, member: Member) -> Result<(), MemberConflict> {
         self.check(&id, &member.public_key, member.provisional)?;
         self.0.insert(id, member);
         Ok(())
     }
 
-    /// Checks that a member with this id and key conflicts with no other. Provisional members may share a key.
+    /// Checks that a member with this id and key does not conflict with another member. Provisional members may share a
+    /// key.
     pub(crate) fn check(
         &self,
         id: &PeerId,
@@ -99,12 +100,14 @@ impl Members {
 
 /// Filters the roster of another program.
 ///
-/// Entries with an invalid id are excluded, and so is the later of two entries that conflict: a message that the rest
-/// of the swarm signs for them is never read as a message to our agent. An id that is ambiguous with our own could be,
-/// so such a roster is refused as a whole, and so is one without its master.
+/// An entry with an invalid id is excluded. Of two entries with conflicting ids, the later one is excluded, so that a
+/// message that the rest of the swarm signs for that entry is never read as a message to our agent. An id that is
+/// ambiguous with our agent's own id could lead to that, so such a roster is refused as a whole. A roster is also
+/// refused if its master would be excluded.
 ///
-/// A provisional entry that names a proved key is excluded. Our agent has its key, and the master has signed the invite
-/// with its own. A roster in which two proved members share a key is refused.
+/// A provisional entry that names a proved key is excluded. The entries of our agent and of the master count as proved:
+/// our agent has its own key, and the master has signed the invite with its key. A roster in which two proved members
+/// share a key is refused.
 pub(crate) fn filter_roster(
     me: &PeerId,
     master: &PeerId,
@@ -140,7 +143,7 @@ pub(crate) fn filter_roster(
             continue;
         }
         match id.check_member() {
-            // Our own id was checked when it was created.
+            // Our own id was already checked when it was created.
             Err(error) if *id != *me => {
                 if *id == *master {
                     return Err(error.into());
@@ -171,10 +174,10 @@ impl<'a> IntoIterator for &'a Members {
 }
 
 impl From<BTreeMap<PeerId, Member>> for Members {
-    /// Loads stored members. Of two whose signatures are ambiguous, the later one is excluded.
+    /// Loads stored members. If two of them have ambiguous signatures, the one that joined later is excluded.
     fn from(stored: BTreeMap<PeerId, Member>) -> Self {
         let mut ambiguous = Vec::new();
-        // In sorted order an id comes right before the ids that it is a prefix of.
+        // In sorted order, an id is followed directly by the ids that it is a prefix of.
         let mut prefixes: Vec<(&PeerId, &Member)> = Vec::new();
         for (id, member) in &stored {
             prefixes.retain(|(prefix, _)| id.as_str().starts_with(prefix.as_str()));

@@ -1,7 +1,7 @@
 //! The stored model: local agents and their swarms, as plain values in the hub's notes.
 //!
-//! `state.json` shares the part that the protocol defines with other programs. The rest, such as the number of uses of
-//! an invite, is only here.
+//! `state.json` shares the part that the protocol defines with other programs. All other data, such as the number of
+//! uses of an invite, is only in these notes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -23,13 +23,13 @@ use crate::wire::RosterMember;
 /// An agent of this hub that takes part in swarms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Its id, which is also its local name.
+    /// The agent's id, which is also its local name.
     pub agent: PeerId,
-    /// Its own endpoint.
+    /// The agent's endpoint.
     pub endpoint: Endpoint,
-    /// The folder of its key and its `state.json`.
+    /// The folder of the agent's key and its `state.json`.
     pub home: PathBuf,
-    /// Its public key, as other members know it.
+    /// The agent's public key, as other members know it.
     pub public_key: PublicKey,
     /// Creation time.
     pub created_at: Timestamp,
@@ -47,23 +47,23 @@ pub struct Identity {
     pub joining: BTreeMap<Uuid, OutgoingJoin>,
 }
 
-/// A key that was learned without a roster.
+/// A key that was learned from a source other than a roster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearnedKey {
     /// The key.
     pub public_key: PublicKey,
-    /// Time when it was learned.
+    /// Time when the key was learned.
     pub fetched_at: Timestamp,
-    /// URL that can confirm it.
+    /// URL that can confirm the key.
     pub endpoint: Option<String>,
 }
 
 /// A join request of a local agent that waits for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutgoingJoin {
-    /// The link, with its token.
+    /// The invite link, including its token.
     pub link: String,
-    /// The name for addresses that the user chose.
+    /// The name that the user chose for the swarm in addresses.
     pub realm: Option<Name>,
     /// Number of attempts.
     pub asked: u32,
@@ -76,13 +76,14 @@ pub struct OutgoingJoin {
 pub struct Swarm {
     /// The swarm's id.
     pub swarm_id: Uuid,
-    /// The part after the `@` in addresses of its members.
+    /// The swarm's local name: the part after the `@` in addresses of members.
     pub realm: Name,
-    /// Display name, chosen by its master.
+    /// Display name of the swarm, chosen by the master.
     pub name: String,
     /// The master.
     pub master: PeerId,
-    /// Roster version: the number of changes that the master has counted. 0 if the master has no epochs.
+    /// Roster version: the number of changes that the master has counted. The version is 0 if the master does not use
+    /// epochs.
     #[serde(default)]
     pub epoch: u64,
     /// All members, including our own agent.
@@ -95,7 +96,7 @@ pub struct Swarm {
     /// Membership status of our agent.
     #[serde(default, rename = "standing")]
     pub status: MembershipStatus,
-    /// Former members: announcements may still be addressed to them.
+    /// Former members, kept because announcements may still be addressed to them.
     #[serde(default)]
     pub former: BTreeMap<PeerId, Member>,
     /// Invites by digest, for the master and for their issuers.
@@ -110,21 +111,21 @@ pub struct Swarm {
     /// Candidates that wait for approval.
     #[serde(default)]
     pub pending: BTreeMap<PeerId, PendingJoin>,
-    /// Announcements that are not submitted to the hub yet, oldest first.
+    /// Announcements that have not been submitted to the hub yet, oldest first.
     #[serde(default)]
     pub announcements: Vec<Announcement>,
-    /// Key rotations of our agent since it joined that peers may not know yet, oldest first.
+    /// Key rotations of our agent since it joined, oldest first, that some peers may not know yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rotations: Vec<Rotation>,
-    /// The open request to another member to become master.
+    /// The open request that asks another member to become master.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
-    /// Start of the invite count. Uses of earlier invites are unknown here.
+    /// Time from which uses of invites are counted. The uses of earlier invites are unknown to this hub.
     pub invites_since: Timestamp,
     /// History of applied roster updates, for replay protection.
     #[serde(default)]
     pub orders: AppliedUpdates,
-    /// Roster entries that cannot be members here.
+    /// Roster entries that were excluded because they cannot be members here.
     #[serde(default, skip_serializing_if = "ExcludedMembers::is_empty")]
     pub left_out: ExcludedMembers,
 }
@@ -132,36 +133,41 @@ pub struct Swarm {
 /// A member of a swarm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Local name: its id, if that is a valid and unused name.
+    /// Local name, equal to the member's id if that is a valid and unused name.
     pub name: Name,
-    /// Its endpoint.
+    /// The member's endpoint.
     pub endpoint: Endpoint,
-    /// Its public key.
+    /// The member's public key.
     pub public_key: PublicKey,
-    /// Time when it joined.
+    /// Time when the member joined.
     pub joined_at: Timestamp,
-    /// True once it has signed a whole envelope: from then on it always must.
+    /// True once the member has signed a whole envelope. From then on, every message of the member must have this
+    /// signature.
     #[serde(default)]
     pub signs_envelopes: bool,
-    /// Time when its own endpoint last confirmed the key.
+    /// Time when the member's own endpoint last confirmed the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_at: Option<Timestamp>,
-    /// A different key that its endpoint returned and that no authority has confirmed.
+    /// A different key that the member's endpoint returned and that no authority has confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_key: Option<PublicKey>,
-    /// Keys that it replaced by its own signed message, oldest first: no roster restores them.
+    /// Keys that were replaced by the member's own signed message or a person's decision, oldest first. No roster
+    /// restores them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaced_keys: Vec<PublicKey>,
-    /// True until it proves its key. It joined by an unsigned request and gives way to an agent that proves the key.
+    /// True until the member proves its key.
+    ///
+    /// A provisional member joined by an unsigned request and gives way to an agent that proves the key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provisional: bool,
-    /// True if a message to the master has proved its key. It gives way to an agent that signs its join request.
+    /// True if a message to the master has proved the member's key. The member still gives way to an agent that signs
+    /// its join request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub proved_by_message: bool,
-    /// Time of its newest signed join request, by its own clock. An older request is a replay.
+    /// Time of the member's newest signed join request, by the member's own clock. An older request is a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_at: Option<Timestamp>,
-    /// The last change of its endpoint.
+    /// The last change of the member's endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_change: Option<EndpointChange>,
 }
@@ -171,7 +177,7 @@ pub struct Member {
 pub struct EndpointChange {
     /// Time of the change.
     pub at: Timestamp,
-    /// The endpoint before.
+    /// The previous endpoint.
     pub from: Endpoint,
 }
 
@@ -179,12 +185,12 @@ pub struct EndpointChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MembershipStatus {
-    /// A member.
+    /// Our agent is a member.
     #[default]
     Active,
-    /// It has left.
+    /// Our agent has left.
     Left,
-    /// It was kicked.
+    /// Our agent was kicked.
     Kicked,
     /// The swarm was dissolved.
     Dissolved,
@@ -201,23 +207,23 @@ pub struct InviteRecord {
     pub ends_at: Option<Timestamp>,
     /// Maximum number of uses.
     pub max_uses: Option<u32>,
-    /// Agents that have used it.
+    /// Agents that have used the invite.
     #[serde(default)]
     pub used_by: BTreeSet<PeerId>,
-    /// Further uses by other agents under an id in `used_by`.
+    /// Number of further uses, by other agents under an id that is already in `used_by`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reused: u32,
-    /// True if it was revoked.
+    /// True if the invite was revoked.
     #[serde(default)]
     pub revoked: bool,
 }
 
-/// A member that the master has announced without a key. Its endpoint is polled until it returns the key.
+/// A member that the master has announced without a key. The member's endpoint is polled until it returns the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeylessMember {
     /// The endpoint, as announced by the master.
     pub endpoint: Endpoint,
-    /// Time when it joined.
+    /// Time when the member joined.
     pub joined_at: Timestamp,
     /// Number of failed attempts.
     pub asked: u32,
@@ -230,9 +236,10 @@ pub struct KeylessMember {
 pub struct Ban {
     /// Time of the ban.
     pub at: Timestamp,
-    /// The banned key, so that a new id does not evade the ban.
+    /// The banned key, so that the agent cannot evade the ban with a new id.
     pub public_key: Option<PublicKey>,
-    /// True if the member had not signed its join request: the ban does not apply to the agent that signs with the key.
+    /// True if the member had not signed its join request. The ban then does not apply to the agent that signs with the
+    /// key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provisional: bool,
 }
@@ -240,18 +247,19 @@ pub struct Ban {
 /// A candidate that waits for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingJoin {
-    /// Its endpoint.
+    /// The candidate's endpoint.
     pub endpoint: Endpoint,
-    /// Its public key.
+    /// The candidate's public key.
     pub public_key: PublicKey,
-    /// Digest of its invite.
+    /// Digest of the invite that the candidate presented.
     pub invite: String,
     /// Time of the request.
     pub asked_at: Timestamp,
-    /// Signing time of the request, by its own clock; `None` if it is unsigned and the key is not proven.
+    /// Signing time of the request, by the candidate's own clock. `None` if the request is unsigned and the key is not
+    /// proved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_at: Option<Timestamp>,
-    /// True if it was denied; kept so that a retry changes nothing.
+    /// True if the request was denied. The entry is kept so that a retry changes nothing.
     #[serde(default)]
     pub denied: bool,
 }
@@ -261,28 +269,28 @@ pub struct PendingJoin {
 pub struct Announcement {
     /// Message id on the wire, generated once, so that a second submission is a duplicate.
     pub id: Uuid,
-    /// The recipient; `None` means all members.
+    /// The recipient, or `None` for all members.
     pub to: Option<PeerId>,
     /// The JSON of a system message.
     pub content: String,
 }
 
-/// A key rotation of our own agent. Peers that have not received the message yet know the old key.
+/// A key rotation of our own agent. Peers that have not received the rotation message yet know the old key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rotation {
     /// Message id of the `key_rotated` message.
     pub news: Uuid,
-    /// The key before.
+    /// The previous key.
     pub old_key: PublicKey,
 }
 
-/// The open request to a member to become master.
+/// An open request that asks a member to become master.
 ///
-/// Our agent leads the swarm until it has the answer and has announced the change. One side decides who leads, so a
-/// lost request or answer leaves one master and not two.
+/// Our agent remains master until it has received the answer and announced the change. Because only one side decides, a
+/// lost request or answer never results in two masters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
-    /// The member.
+    /// The member that was asked.
     pub to: PeerId,
     /// Message id of the request.
     pub asked: Uuid,
@@ -299,7 +307,7 @@ impl Identity {
 }
 
 impl Ban {
-    /// Builds the ban of a member that is removed, or of an id alone.
+    /// Builds a ban from the entry of the removed member, or for an id alone.
     pub(crate) fn of(member: Option<&Member>, at: Timestamp) -> Self {
         Self {
             at,
@@ -310,7 +318,7 @@ impl Ban {
 }
 
 impl Swarm {
-    /// Creates the state of a swarm that our agent joins now, without members and history.
+    /// Creates the state of a swarm that our agent is about to join, without members and history.
     pub(crate) fn empty(swarm_id: Uuid, realm: Name, name: String, master: PeerId, now: Timestamp) -> Self {
         Self {
             swarm_id,
@@ -336,7 +344,7 @@ impl Swarm {
         }
     }
 
-    /// True if our agent is a member.
+    /// Returns true if our agent is a member.
     pub fn is_active(&self) -> bool {
         self.status == MembershipStatus::Active
     }
@@ -347,17 +355,17 @@ impl Swarm {
         if let Some(name) = id.name().filter(|name| !taken(name)) {
             return name;
         }
-        // Ids that differ only in case, or that are not valid names, get a number.
+        // An id that differs from another only in case, or that is not a valid name, gets a number.
         let stem: String =
             id.as_str().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(100).collect();
         (2..10_000_u32)
             .filter_map(|n| Name::parse(&format!("peer-{stem}-{n}")).ok())
             .find(|name| !taken(name))
-            // A swarm has fewer members than that.
+            // A swarm has fewer members than there are numbers.
             .unwrap_or_else(Name::human)
     }
 
-    /// Adds or replaces a member that has proved its key. Returns false if it conflicts with another.
+    /// Adds or replaces a member that has proved its key. Returns false if the new entry conflicts with another member.
     pub fn insert_member(
         &mut self,
         id: &PeerId,
@@ -368,7 +376,8 @@ impl Swarm {
         self.insert_entry(RosterEntry { id: id.clone(), endpoint, public_key, joined_at, provisional: false })
     }
 
-    /// Adds or replaces a member; a known member keeps its local name. Returns false if it conflicts with another.
+    /// Adds or replaces a member. A known member keeps its local name. Returns false if the new entry conflicts with
+    /// another member.
     pub(crate) fn insert_entry(&mut self, entry: RosterEntry) -> bool {
         let RosterEntry { id, endpoint, public_key, joined_at, provisional } = entry;
         let id = &id;
@@ -410,7 +419,7 @@ impl Swarm {
         match self.members.remove(id) {
             Some(member) => {
                 self.former.insert(id.clone(), member);
-                // A member that is gone cannot become master.
+                // A member that was removed cannot become master.
                 self.handover.take_if(|handover| handover.to == *id);
                 true
             }
@@ -428,7 +437,7 @@ impl Swarm {
         self.announcements.push(Announcement { id, to, content });
     }
 
-    /// Renders the members for an answer or a roster.
+    /// Renders the members for a join answer or a roster message.
     pub fn roster(&self) -> Vec<RosterMember> {
         let joined = |(id, member): (&PeerId, &Member)| RosterMember {
             agent_id: id.to_string(),
@@ -463,7 +472,7 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// Builds the `state.json` of an agent and its swarms.
+/// Builds the content of `state.json` for an agent and its swarms.
 pub(crate) fn build_state<'s>(
     identity: &Identity,
     swarms: impl Iterator<Item = &'s Swarm> + Clone,

@@ -1,4 +1,4 @@
-//! Operations of an agent's owner on its swarms (§5), each with its announcements.
+//! Operations of an agent's owner on the agent's swarms (§5), each with its announcements.
 
 mod agents;
 mod handover;
@@ -23,7 +23,7 @@ pub use self::invites::{CreatedInvite, INVITE_LIFETIME};
 pub use self::keys::RotationSummary;
 pub use self::state_transfer::{ImportMode, ImportSummary, KeyConflict};
 
-/// Longest reason that is sent to other members, in characters.
+/// Maximum length of a reason that is sent to other members, in characters.
 const MAX_REASON: usize = 1000;
 
 impl Swarms {
@@ -63,7 +63,7 @@ impl Swarms {
         self.insert_swarm(&identity.agent, swarm).await
     }
 
-    /// Leaves a swarm and announces it.
+    /// Leaves a swarm and announces the departure.
     pub async fn leave(&self, swarm: Option<&str>) -> Result<Name, SwarmError> {
         let (agent, swarm) = self.find_active_swarm(swarm)?;
         if swarm.master == agent {
@@ -71,8 +71,8 @@ impl Swarms {
         }
         let me = agent.clone();
         self.edit_swarm(&agent, swarm.swarm_id, move |swarm| {
-            // `joined_at` tells which membership ends, in case the agent rejoins before every member has received this.
-            // Only a master with epochs gives all members the same time.
+            // `joined_at` identifies the membership that ends, in case the agent rejoins before every member has
+            // received this message. Only a master with epochs gives all members the same time.
             let since = swarm.members.get(&me).filter(|_| swarm.epoch > 0).map(|member| member.joined_at);
             let content = SystemContent {
                 agent_id: Some(me.to_string()),
@@ -88,7 +88,7 @@ impl Swarms {
         Ok(swarm.realm.clone())
     }
 
-    /// Removes and bans a member until it is invited again.
+    /// Kicks a member, which stays banned until it is invited again.
     pub async fn kick(
         &self,
         swarm: Option<&str>,
@@ -155,7 +155,7 @@ impl Swarms {
         self.notify(agent, swarm, &content).await;
     }
 
-    /// Notifies our own agent that a provisional member gave way to the agent that proved its key.
+    /// Notifies our own agent that a provisional member was displaced by the agent that proved the key.
     pub(crate) async fn notify_displaced(&self, agent: &PeerId, swarm: Uuid, id: &PeerId, by: &PeerId) {
         let reason = format!("'{by}' has proved that it has the key which '{id}' named");
         self.notify_change(agent, swarm, id, "member_left", reason).await;

@@ -7,15 +7,16 @@ use std::net::IpAddr;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
-/// Maximum number of separate counters. Further keys share one, so memory is bounded and a flood of addresses throttles
-/// itself first.
+/// Maximum number of separate counters.
+///
+/// All further keys share one counter, so that memory is bounded and a flood of addresses throttles itself first.
 const MAX_COUNTERS: usize = 16_384;
 
 /// Sliding-window rate limit per key.
 ///
-/// Counts per fixed window and weighs the previous window by the part of it that still overlaps. On purpose not the
-/// token bucket of `switchboard_http::RateLimiter`, which lets almost twice its burst through within one span; here an
-/// event can also be taken back, and the time is the hub's clock.
+/// Events are counted per fixed window, and the previous window is weighted by the part of it that still overlaps. This
+/// is deliberately not the token bucket of `switchboard_http::RateLimiter`, which lets almost twice its burst through
+/// within one span. In addition, an event can be released here, and the time is that of the hub's clock.
 #[derive(Debug)]
 pub(crate) struct RateLimit<K> {
     most: Option<u32>,
@@ -38,13 +39,13 @@ struct Count {
 }
 
 impl<K: Hash + Eq> RateLimit<K> {
-    /// Allows `most` events within `span`; 0 means unlimited.
+    /// Creates a limit of `most` events within `span`; 0 means unlimited.
     pub(crate) fn new(most: u32, span: SignedDuration) -> Self {
         let counts = Counts { each: HashMap::new(), rest: Count::default() };
         Self { most: (most > 0).then_some(most), span, counts: Mutex::new(counts) }
     }
 
-    /// Counts an event, or returns the number of seconds until the next one is allowed.
+    /// Counts an event. Above the limit, returns the number of seconds until the next window starts.
     pub(crate) fn acquire(&self, key: K, now: Timestamp) -> Result<(), u32> {
         let Some(most) = self.most else { return Ok(()) };
         let length = i64::try_from(self.span.as_millis()).unwrap_or(i64::MAX).max(1);
@@ -66,7 +67,7 @@ impl<K: Hash + Eq> RateLimit<K> {
         let left = i128::from(length - within);
         let weighed = i128::from(count.before) * left / i128::from(length) + i128::from(count.now);
         if weighed >= i128::from(most) {
-            // Until the next window, or until enough of the previous one has passed.
+            // Time until the next window, rounded up to seconds.
             let seconds = (left + 999) / 1000;
             return Err(u32::try_from(seconds.max(1)).unwrap_or(u32::MAX));
         }
@@ -74,7 +75,7 @@ impl<K: Hash + Eq> RateLimit<K> {
         Ok(())
     }
 
-    /// Takes back an event that should not have been counted.
+    /// Releases an event that should not have been counted.
     pub(crate) fn release(&self, key: &K, now: Timestamp) {
         if self.most.is_none() {
             return;

@@ -1,4 +1,6 @@
-//! Refresh of keys and rosters: `/info` confirms keys and never decides (§9.4).
+//! Refresh of keys and rosters.
+//!
+//! `/info` only confirms keys and has no authority to change them (§9.4).
 
 use std::collections::HashMap;
 
@@ -29,25 +31,25 @@ const ROSTER_REQUEST_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 /// rosters do not fill the journal.
 const ROSTER_SEND_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
-/// Minimum time between retries for an unreachable peer that sends messages.
+/// Minimum time between retries to an unreachable peer that sends messages itself.
 const RETRY_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
-/// First delay before a new member's endpoint is asked for its key again. It doubles up to about an hour.
+/// Initial backoff before a new member's endpoint is asked for its key again. The backoff doubles up to about an hour.
 const KEY_REQUEST_BACKOFF: SignedDuration = SignedDuration::from_mins(1);
 
-/// Maximum number of these requests: they last about a week.
+/// Maximum number of key requests to the endpoint of a new member. With the backoff, they last about a week.
 const MAX_KEY_REQUESTS: u32 = 160;
 
 /// Maximum number of throttle entries per kind.
 const MAX_TRACKED: usize = 10_000;
 
-/// Throttle of the requests to peers: the time of the last one per target.
+/// Throttle of requests to peers: the time of the last request per target.
 #[derive(Debug, Default)]
 pub(crate) struct RequestThrottle {
     key_checks: HashMap<(PeerId, Uuid, PeerId), Timestamp>,
     roster_requests: HashMap<(PeerId, Uuid), Timestamp>,
     rosters_sent: HashMap<(PeerId, Uuid, PeerId), Timestamp>,
-    /// At most one entry for each member of our swarms.
+    /// Times of the last retries. There is at most one entry for each member of our swarms.
     retries: HashMap<AgentId, Timestamp>,
 }
 
@@ -96,7 +98,7 @@ impl RequestThrottle {
 }
 
 impl Swarm {
-    /// Adds a member that was announced without a key, or schedules the next request for it.
+    /// Adds a member that was announced without a key, or schedules the next key request with backoff.
     fn learn_key(&mut self, id: &PeerId, key: Option<PublicKey>, now: Timestamp) {
         let Some(announced) = self.announced.get_mut(id) else { return };
         let pause = KEY_REQUEST_BACKOFF.saturating_mul(1 << announced.asked.min(6));
@@ -105,8 +107,8 @@ impl Swarm {
         let (announced, attempts) = (announced.clone(), announced.asked);
         if let Some(key) = key {
             let KeylessMember { endpoint, joined_at, .. } = announced;
-            // An endpoint does not prove the key that it returns. Refused if the key or the id belongs to another
-            // member.
+            // An endpoint does not prove the key that it returns, so the member is provisional. The entry is refused if
+            // the key or the id belongs to another member.
             self.insert_entry(RosterEntry {
                 id: id.clone(),
                 endpoint,
@@ -122,7 +124,7 @@ impl Swarm {
 }
 
 impl Swarms {
-    /// Fetches `/info` of an endpoint: its agent and key.
+    /// Fetches `/info` of an endpoint and returns the agent's id and key.
     pub(crate) async fn fetch_info(
         &self,
         agent: &PeerId,
@@ -152,7 +154,8 @@ impl Swarms {
         Err(last.unwrap_or_else(|| bad("it has no /info".to_owned())))
     }
 
-    /// Compares a member's key with its endpoint. A different key is recorded and reported, but replaces nothing.
+    /// Compares a member's key with the key at its endpoint. A different key is recorded and reported, but does not
+    /// replace the pinned key.
     async fn confirm_key(&self, agent: &PeerId, swarm: Uuid, member: &PeerId) -> Result<(), SwarmError> {
         let snapshot = self.snapshot();
         let known = snapshot.swarms.get(&(agent.clone(), swarm)).and_then(|swarm| swarm.members.get(member));
@@ -182,7 +185,7 @@ impl Swarms {
 
     /// Fetches the key of a member that the master announced without one.
     ///
-    /// A failed request is retried later: the member may be about to start.
+    /// A failed request is retried later, because the member may be about to start.
     async fn fetch_member_key(&self, agent: &PeerId, swarm: Uuid, member: &PeerId) -> Result<(), SwarmError> {
         let snapshot = self.snapshot();
         let known = snapshot.swarms.get(&(agent.clone(), swarm)).filter(|swarm| swarm.is_active());
@@ -265,8 +268,8 @@ impl Swarms {
 
     /// Sends the full roster to a member, in ordered parts.
     ///
-    /// If our agent no longer leads, the member missed that, and only the old master's announcement counts for it. It
-    /// is sent instead.
+    /// If our agent is no longer the master, the member has missed the change of master. The member accepts only the
+    /// old master's announcement of this change, so our agent sends the announcement instead of the roster.
     async fn send_roster(&self, agent: &PeerId, swarm: &Swarm, member: &PeerId) -> Result<(), SwarmError> {
         if swarm.master != *agent {
             return self
@@ -280,7 +283,7 @@ impl Swarms {
         Ok(())
     }
 
-    /// Makes deliveries to a peer due now if it was unreachable before.
+    /// Makes the deliveries to a peer due immediately if the peer was unreachable before.
     async fn retry_peer(
         &self,
         peer: AgentId,

@@ -1,4 +1,6 @@
-//! HTTP refusals: status, code and message (§6.3). Every refused request is answered here.
+//! HTTP refusals: status, code and message (§6.3).
+//!
+//! Every refused request is answered with a [`Refusal`].
 
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
@@ -31,18 +33,18 @@ impl Refusal {
         Self { status, code, message: message.into(), details: None, retry_after: None, allow: None }
     }
 
-    /// An invalid field or body.
+    /// Creates the refusal of an invalid field or body.
     pub(crate) fn invalid_format(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_FORMAT", message)
     }
 
-    /// Adds details.
+    /// Adds details to the refusal.
     pub(crate) fn with_details(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
     }
 
-    /// A missing field or one of the wrong type, named if possible.
+    /// Creates the refusal of a missing or wrongly typed field, with the field's name if it is known.
     pub(crate) fn from_serde(error: &serde_path_to_error::Error<serde_json::Error>) -> Self {
         let (path, problem) = (error.path().to_string(), error.inner().to_string());
         let missing = problem.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
@@ -89,14 +91,14 @@ impl Refusal {
         Self { allow: Some(allow), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "INVALID_FORMAT", message) }
     }
 
-    /// The rate limit is exceeded; a retry is allowed after `seconds`.
+    /// Creates the refusal of a request that exceeds the rate limit; a retry is allowed after `seconds`.
     pub(crate) fn rate_limited(what: &str, seconds: u32) -> Self {
         let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", format!("too many {what}"));
         let details = Some(serde_json::json!({ "retry_after": seconds }));
         Self { retry_after: Some(seconds), details, ..problem }
     }
 
-    /// An internal failure. The cause goes to the log and not into the answer.
+    /// Creates the refusal for an internal failure. The cause is logged and is not part of the answer.
     pub(crate) fn internal() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -113,7 +115,7 @@ impl From<HubError> for Refusal {
                 Self::too_large(limit)
             }
             HubError::Conflict { .. } => Self::invalid_format("message_id was used for another message"),
-            // The owner forwards this agent's mail, perhaps to the sender itself. A retry does not help.
+            // The owner forwards the messages of this agent, perhaps to the sender itself. A retry does not help.
             HubError::Unresolved(error) => {
                 Self::invalid_format(format!("recipient has no mailbox here: {error}"))
             }
@@ -183,7 +185,7 @@ impl IntoResponse for Refusal {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = self.retry_after {
-            // A number of seconds: existing clients cannot parse a date.
+            // The value is a number of seconds, because existing clients cannot parse a date.
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if let Some(allow) = self.allow {

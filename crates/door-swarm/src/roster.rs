@@ -1,4 +1,6 @@
-//! Roster updates in system messages. The master may change any entry, and a member only its own. Pure functions.
+//! Roster updates in system messages, as pure functions.
+//!
+//! The master may change any entry, and a member only its own.
 
 mod rotation;
 mod snapshot;
@@ -23,19 +25,20 @@ pub(crate) use self::snapshot::MAX_ROSTER_BYTES;
 pub use self::updates::AppliedUpdates;
 pub(crate) use self::updates::{CarrierMessage, RosterUpdate};
 
-/// Maximum number of unused invites that a member may have revoked: the master stores each of them.
+/// Maximum number of unused invites that a member may have revoked, because the master stores each of them.
 const MAX_UNUSED_REVOKED: usize = 50;
 
 /// Result of a system message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UpdateOutcome {
-    /// Nothing changes: an informational message, or an outdated one.
+    /// Nothing changes, because the message is informational or outdated.
     Nothing,
     /// The roster has changed.
     Changed,
-    /// An earlier update is missing, whether or not this one applied: request the roster from the master.
+    /// An earlier update is missing, so the roster must be requested from the master. This update may have been applied
+    /// or not.
     Behind,
-    /// A new member was announced without a key, which has to be fetched.
+    /// A new member was announced without its key, which has to be fetched.
     KeyMissing(PeerId),
     /// A member requests the full roster from our agent.
     RosterRequested,
@@ -68,13 +71,13 @@ pub(crate) struct UpdateContext<'a> {
     pub(crate) sender: &'a PeerId,
     /// True if our agent is the only recipient.
     pub(crate) to_me: bool,
-    /// Signing time.
+    /// Signing time of the message.
     pub(crate) at: Timestamp,
     pub(crate) now: Timestamp,
 }
 
 impl UpdateContext<'_> {
-    /// Returns the agent that an update is about: the named one, else its sender.
+    /// Returns the agent that an update is about: the named agent, or else the sender.
     fn subject_of(&self, content: &SystemContent) -> Result<PeerId, UpdateError> {
         match content.subject() {
             Some(id) => PeerId::parse(id).map_err(|_| UpdateError::Field { field: "agent_id" }),
@@ -90,7 +93,7 @@ impl Swarm {
         context: &UpdateContext<'_>,
         content: &SystemContent,
     ) -> Result<UpdateOutcome, UpdateError> {
-        // If a fact is present twice, both values must agree.
+        // A value that is present in both the flat and the nested form must be the same in both.
         if let (Some(flat), Some(member)) = (&content.agent_id, content.full_member())
             && *flat != member.agent_id
         {
@@ -129,10 +132,10 @@ impl Swarm {
         if *context.sender == self.master { Ok(()) } else { Err(UpdateError::NotMaster { action }) }
     }
 
-    /// Advances the epoch for an update of the master. Returns `None` for an outdated one.
+    /// Advances the epoch for an update of the master. Returns `None` if the update is outdated.
     pub(crate) fn advance_epoch(&mut self, epoch: Option<u64>) -> Option<UpdateOutcome> {
         match epoch {
-            // A master without epochs: an unseen update is new.
+            // Without epochs, every update that is not a replay counts as new.
             None => Some(UpdateOutcome::Changed),
             Some(epoch) if epoch <= self.epoch => None,
             Some(epoch) => {
@@ -144,7 +147,7 @@ impl Swarm {
         }
     }
 
-    /// True if an update of the whole swarm is older than our agent's membership.
+    /// Returns true if an update of the whole swarm is older than our agent's membership.
     fn predates_membership(&self, context: &UpdateContext<'_>, content: &SystemContent) -> bool {
         match content.epoch {
             Some(epoch) => epoch <= self.epoch,
@@ -152,8 +155,9 @@ impl Swarm {
         }
     }
 
-    /// True if a later update by a master without epochs about the same member exists. Of two at the same time, the
-    /// removal wins.
+    /// Returns true if the same master has already sent a later update about the member.
+    ///
+    /// This applies only to a master without epochs. Of two updates with the same time, the removal wins.
     fn is_superseded(
         &self,
         context: &UpdateContext<'_>,
@@ -218,22 +222,22 @@ impl Swarm {
         let before = self.epoch;
         match self.advance_epoch(content.epoch) {
             None => return Ok(UpdateOutcome::Nothing),
-            // Still behind: the next message shows it, and the roster is requested then.
+            // An earlier update is missing. The epoch stays behind, so that the next message triggers a roster request.
             Some(UpdateOutcome::Behind) => self.epoch = before,
             Some(_) => {}
         }
         self.orders.record_master_update(context, &id);
         let joined_at = content.joined_at.as_deref().and_then(timestamp::parse).unwrap_or(context.now);
-        // Fetched now, and retried by housekeeping on failure.
+        // The key is fetched at once, and housekeeping retries a failed request.
         let announced = KeylessMember { endpoint, joined_at, asked: 0, ask_at: context.now };
         self.announced.insert(id.clone(), announced);
         Ok(UpdateOutcome::KeyMissing(id))
     }
 
-    /// Applies the announcement of a known member.
+    /// Applies the announcement of a member that is already known.
     ///
-    /// Either the roster of the join already had it, or it left and rejoined and only the second message arrived: the
-    /// master's entry counts if it has epochs. The epoch advances in both cases.
+    /// Either the roster of our join already contained the member, or the member left and rejoined and only the second
+    /// message arrived. The master's entry counts if the master uses epochs. The epoch advances in both cases.
     fn on_rejoined(
         &mut self,
         context: &UpdateContext<'_>,
@@ -271,7 +275,7 @@ impl Swarm {
         Ok(if step == UpdateOutcome::Behind { step } else { UpdateOutcome::Nothing })
     }
 
-    /// Applies the departure of a member, announced by itself or by the master.
+    /// Applies the departure of a member, announced by the member or by the master.
     fn on_departure(
         &mut self,
         context: &UpdateContext<'_>,
@@ -305,9 +309,10 @@ impl Swarm {
         Ok(UpdateOutcome::Changed)
     }
 
-    /// True if a message is about an earlier membership of this member: a replay, or a late delivery.
+    /// Returns true if a message is about an earlier membership of this member.
     ///
-    /// `joined_at` identifies the membership; without it, the signing time does.
+    /// Such a message is a replay or a late delivery. `joined_at` identifies the membership; without it, the signing
+    /// time does.
     fn is_earlier_membership(
         &self,
         context: &UpdateContext<'_>,
@@ -319,7 +324,9 @@ impl Swarm {
         millis(departed_at) < millis(since)
     }
 
-    /// Counts a member's own change and announces it to the others, some of which may have missed it. For the master.
+    /// Counts a member's own change and announces it to all members, if our agent is the master.
+    ///
+    /// Some members may have missed the member's own message.
     pub(crate) fn announce_as_master(&mut self, context: &UpdateContext<'_>, content: SystemContent) {
         if self.master != *context.me {
             return;
@@ -340,7 +347,7 @@ impl Swarm {
             return Err(UpdateError::Field { field: "recipient" });
         }
         let is_old = match content.epoch {
-            // It was invited again later, which has advanced the epoch.
+            // Our agent was invited again later, which has advanced the epoch.
             Some(epoch) => epoch <= self.epoch,
             None => millis(context.at) < millis(self.joined_at),
         };
@@ -373,7 +380,7 @@ impl Swarm {
             self.status = MembershipStatus::Kicked;
         }
         if self.banned.len() < MAX_MEMBERS {
-            // Any future master needs the ban list.
+            // Every member stores the bans, because any future master needs them.
             let ban = Ban::of(self.members.get(&id), context.now);
             self.banned.insert(id.clone(), ban);
         }
@@ -381,7 +388,7 @@ impl Swarm {
         Ok(if dropped || step == UpdateOutcome::Behind { step } else { UpdateOutcome::Nothing })
     }
 
-    /// Accepts the transfer of the master role. Our agent leads once the master has announced it.
+    /// Accepts the transfer of the master role. Our agent becomes master once the old master has announced it.
     fn on_transfer(
         &mut self,
         context: &UpdateContext<'_>,
@@ -392,20 +399,20 @@ impl Swarm {
             return Err(UpdateError::Field { field: "new_master" });
         }
         if self.master == *context.me {
-            // The answer to the first request was lost.
+            // Our agent is already the master: the answer to the first request was lost.
             return Ok(UpdateOutcome::Nothing);
         }
         self.require_master(context, "master_transfer")?;
         if let Some(banned) = &content.banned {
             let banned = banned.iter().filter_map(|id| PeerId::parse(id).ok()).take(MAX_MEMBERS);
             let banned_ids: BTreeSet<PeerId> = banned.collect();
-            // Bans that are newer than the request stay.
+            // Bans that are newer than the request are kept.
             self.banned.retain(|id, ban| banned_ids.contains(id) || ban.at >= context.at);
             for id in banned_ids {
                 self.banned.entry(id).or_insert(Ban::of(None, context.now));
             }
         }
-        // A new master needs the full roster, and the old one can still provide it.
+        // A new master needs the full roster, and the old master can still provide it.
         let is_behind = content.epoch.is_some_and(|epoch| epoch > self.epoch);
         Ok(if is_behind { UpdateOutcome::Behind } else { UpdateOutcome::Nothing })
     }
@@ -432,14 +439,14 @@ impl Swarm {
         if self.master != *context.me {
             return Ok(step);
         }
-        // Invites name the old master, which alone knows the number of uses.
+        // Existing invites name the old master, and only that master knows the number of their uses.
         self.invites_since = context.now;
         self.invites.clear();
         self.pending.clear();
         Ok(UpdateOutcome::Promoted)
     }
 
-    /// Applies the revocation of a member's own invite, which the master may not know yet.
+    /// Applies the revocation of an invite by the member that issued it. The master may not know the invite yet.
     fn on_invite_revoked(
         &mut self,
         context: &UpdateContext<'_>,
@@ -471,13 +478,13 @@ impl Swarm {
         Ok(UpdateOutcome::Changed)
     }
 
-    /// Removes and bans a member, and queues the announcements. For the master.
+    /// Kicks a member: removes and bans it, and queues the announcements. Only the master calls this.
     pub(crate) fn kick(&mut self, id: &PeerId, reason: Option<&str>, by: &PeerId, now: Timestamp) -> bool {
         let Some(ban) = self.members.get(id).map(|member| Ban::of(Some(member), now)) else { return false };
         self.remove_member(id);
         self.epoch += 1;
         self.banned.insert(id.clone(), ban);
-        // Otherwise the holder could rejoin with it under another id and key.
+        // Otherwise the holder of the invite could rejoin with it under another id and key.
         for invite in self.invites.values_mut().filter(|invite| invite.used_by.contains(id)) {
             invite.revoked = true;
         }
@@ -501,7 +508,7 @@ impl Swarm {
     }
 }
 
-/// True if an announced member has not proved its key. A master without epochs checks no proofs.
+/// Returns true if an announced member has not proved its key. A master without epochs does not check proofs.
 fn is_provisional(context: &UpdateContext<'_>, content: &SystemContent, id: &PeerId) -> bool {
     (content.is_provisional() || content.epoch.is_none()) && id != context.me
 }
@@ -511,7 +518,7 @@ pub(crate) fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
-/// True if a text has the form of an invite digest.
+/// Returns true if a text has the form of an invite digest.
 fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
@@ -521,7 +528,7 @@ fn subject(content: &SystemContent) -> Result<PeerId, UpdateError> {
     PeerId::parse(id).map_err(|_| UpdateError::Field { field: "agent_id" })
 }
 
-/// Parses a roster entry. Whether it may be a member is decided where the roster is built.
+/// Parses a roster entry. The code that builds the roster decides whether the entry may be a member.
 pub(crate) fn parse_member(member: &RosterMember, now: Timestamp) -> Result<RosterEntry, UpdateError> {
     let id = PeerId::parse(&member.agent_id).map_err(|_| UpdateError::Field { field: "agent_id" })?;
     let endpoint = Endpoint::parse(&member.endpoint).map_err(|_| UpdateError::Field { field: "endpoint" })?;

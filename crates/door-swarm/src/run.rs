@@ -1,4 +1,6 @@
-//! Main loop of the door: serves the endpoints, delivers messages and refreshes rosters and keys until shutdown.
+//! Main loop of the door, which runs until shutdown.
+//!
+//! It serves the endpoints, delivers messages and refreshes rosters and keys.
 
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use crate::server::{Server, Task};
 use crate::swarms::Swarms;
 use crate::wake::{Arrival, wake};
 
-/// Capacity of the task queue. Tasks beyond it are dropped and detected again later.
+/// Capacity of the task queue. Further tasks are dropped, and their causes are detected again later.
 const TASK_CAPACITY: usize = 1024;
 
 /// Interval of the check for due retries.
@@ -30,7 +32,7 @@ const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(20);
 /// each would take as long as the message itself.
 const RELOAD_PAUSE: Duration = Duration::from_millis(20);
 
-/// Maximum number of keys that are checked per round.
+/// Maximum number of keys that are checked per housekeeping round.
 const KEYS_PER_ROUND: usize = 8;
 
 /// Runs the swarms of this hub until `shutdown`.
@@ -43,7 +45,9 @@ pub async fn run(
     start(config, hub, outbound, shutdown).await?.await
 }
 
-/// Opens the swarms and starts the listeners. The returned future runs them. Invalid settings fail here.
+/// Opens the swarms and starts the listeners. Fails if the settings are invalid.
+///
+/// The returned future runs the swarms.
 pub async fn start(
     config: Config,
     hub: Hub,
@@ -53,7 +57,7 @@ pub async fn start(
     start_on(Swarms::open(config, hub).await?, outbound, shutdown).await
 }
 
-/// Starts swarms that are already open.
+/// Starts the door for swarms that are already open.
 pub(crate) async fn start_on(
     swarms: Swarms,
     outbound: Outbound,
@@ -93,7 +97,7 @@ async fn run_until_shutdown(
     let work = async {
         match shutdown.run_until_cancelled(Box::pin(work)).await {
             Some(result) => result,
-            // The deliveries decide when the door ends.
+            // During the shutdown, the deliveries decide when the door ends.
             None => std::future::pending().await,
         }
     };
@@ -156,7 +160,7 @@ async fn run_tasks(swarms: &Swarms, mut queue: mpsc::Receiver<Task>) {
     while let Some(task) = queue.recv().await {
         swarms.run_task(task, &mut throttle).await;
     }
-    // Without a listener there are no tasks, which must not end the door.
+    // Without a listener there are no tasks; this must not end the door.
     std::future::pending::<()>().await;
 }
 
@@ -172,7 +176,10 @@ async fn run_housekeeping(swarms: &Swarms) {
 }
 
 impl Swarms {
-    /// Finishes interrupted work: pending announcements, and a directory or state file that is behind the store.
+    /// Recovers from an interruption and reconciles the hub and the files with the store.
+    ///
+    /// Key rotations and pending announcements are finished, and a mailbox, directory or state file that is behind the
+    /// store is updated.
     async fn recover(&self) -> Result<(), SwarmError> {
         for identity in self.identities() {
             self.register_mailbox(&identity.agent).await?;

@@ -13,7 +13,7 @@ use crate::swarms::Swarms;
 use crate::translate::{OutgoingDraft, key};
 use crate::wire::{Attachment, AttachmentType, MessageType, Priority, Reference};
 
-/// Longest text in characters: the limit of the existing command line.
+/// Maximum length of a text in characters, the limit of the existing command line.
 const MAX_CONTENT: usize = 65_536;
 
 /// Maximum number of references and of attachments per message.
@@ -32,7 +32,7 @@ pub struct OutgoingMessage {
     pub kind: MessageType,
     /// The text.
     pub text: String,
-    /// The message that this answers, by local id or wire id.
+    /// The message that this message answers, by local id or wire id.
     pub in_reply_to: Option<String>,
     /// Thread id, if it differs from that of the answered message.
     pub thread: Option<Uuid>,
@@ -136,7 +136,7 @@ fn check_attachment(attachment: &Attachment) -> Result<(), SwarmError> {
 }
 
 impl Swarms {
-    /// Sends a message to a swarm. It is in the journal on return; `serve` delivers it.
+    /// Sends a message to a swarm. On return, the message is in the journal; `serve` delivers it.
     pub async fn send(&self, message: OutgoingMessage) -> Result<Accepted, SwarmError> {
         let (agent, swarm) = self.find_active_swarm(message.swarm.as_deref())?;
         let now = self.hub().now();

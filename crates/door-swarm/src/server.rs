@@ -1,4 +1,4 @@
-//! HTTP endpoints (§6): routes a request to an agent and a resource, and answers it.
+//! HTTP endpoints (§6): routing of a request to an agent and a resource, and the answer.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::timestamp;
 use crate::wake::Arrival;
 use crate::wire::{Health, Info, PROTOCOL_VERSION};
 
-/// Maximum number of bytes that are drained from a rejected body: 32 times the default limit. Then the maximum time.
+/// Maximum number of bytes that are drained from a rejected body: 32 times the default limit.
 const DRAIN_LIMIT: usize = 8 << 20;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -42,7 +42,7 @@ pub(crate) enum Task {
     SignatureFailed { agent: PeerId, swarm: Uuid, member: PeerId },
     /// A new member was announced without its key.
     KeyMissing { agent: PeerId, swarm: Uuid, member: PeerId },
-    /// An update was missed: request the roster from the master.
+    /// An update was missed, so the roster must be requested from the master.
     Behind { agent: PeerId, swarm: Uuid },
     /// A member requests the roster.
     RosterRequested { agent: PeerId, swarm: Uuid, member: PeerId },
@@ -58,18 +58,20 @@ pub(crate) struct Server {
 
 pub(crate) struct Inner {
     pub(crate) swarms: Swarms,
-    /// All requests per client address.
+    /// Rate limit of all requests, per client address.
     clients: RateLimit<IpAddr>,
-    /// Join requests per client address.
+    /// Rate limit of join requests, per client address.
     joins: RateLimit<IpAddr>,
-    /// Messages per verified sender.
+    /// Rate limit of messages, per verified sender.
     pub(crate) senders: RateLimit<(Uuid, PeerId)>,
-    /// Messages per swarm.
+    /// Rate limit of messages, per swarm.
     pub(crate) swarm_rates: RateLimit<Uuid>,
-    /// When full, tasks are dropped: the next message triggers them again.
+    /// Queue of deferred tasks. When the queue is full, tasks are dropped, and the next message triggers them again.
     tasks: mpsc::Sender<Task>,
-    /// Arrivals for the wake-up call; `None` without one. When full, arrivals are dropped: an earlier one triggers the
-    /// call, and the agent then reads all messages.
+    /// Queue of arrivals for the wake-up call; `None` without a wake-up call.
+    ///
+    /// When the queue is full, arrivals are dropped: an earlier arrival triggers the call, and the agent then reads all
+    /// messages.
     arrivals: Option<mpsc::Sender<Arrival>>,
 }
 
@@ -101,12 +103,12 @@ impl Server {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Builds the router of the public listener. It serves the protocol only.
+    /// Builds the router of the public listener, which serves the protocol only.
     pub(crate) fn router(self) -> Router {
         Router::new().fallback(handle).with_state(self)
     }
 
-    /// Defers a task. Drops it if the queue is full.
+    /// Defers a task, or drops it if the queue is full.
     pub(crate) fn defer(&self, task: Task) {
         let _ = self.tasks.try_send(task);
     }
@@ -118,7 +120,7 @@ impl Server {
         }
     }
 
-    /// Counts a request against the limits of its client address, even if it fails later.
+    /// Counts a request against the rate limits of its client address, even if the request fails later.
     fn check_client_limits(&self, client: IpAddr, is_join: bool) -> Result<(), Refusal> {
         let (key, now) = (rate_limit_key(client), self.swarms.hub().now());
         let limited = |what| move |seconds| Refusal::rate_limited(what, seconds);
@@ -134,7 +136,8 @@ impl Server {
         let client = client.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |client| client.0);
         let found = self.find_identity(request.uri().path());
         let is_join = matches!(found, Some((_, Resource::Join))) && *request.method() == Method::POST;
-        // Before the request is read: path, method, type and body are under the client's control.
+        // The limits apply before the request is read, because path, method, type and body are under the client's
+        // control.
         if let Err(limited) = self.check_client_limits(client, is_join) {
             drain(request.into_body(), self.swarms.config().limits.body).await;
             return Err(limited);
@@ -163,8 +166,8 @@ impl Server {
 
     /// Finds the agent and the resource of a path.
     ///
-    /// The route is the path of the agent's endpoint, with or without the `/swarm` that some programs insert between
-    /// the two.
+    /// The path consists of the path of the agent's endpoint and the resource. Some programs insert `/swarm` in between
+    /// and others leave it out, so both forms are accepted.
     fn find_identity(&self, path: &str) -> Option<(Arc<Identity>, Resource)> {
         let (prefix, last) = path.rsplit_once('/')?;
         let resource = match last {
@@ -204,7 +207,7 @@ impl Server {
         if parts.headers.get(CONTENT_TYPE).is_some_and(|kind| !is_json(kind)) {
             return Err(Refusal::invalid_format("Content-Type must be application/json"));
         }
-        // `Content-Length` is within the limit.
+        // Here, `Content-Length` is already known to be within the limit.
         let expected = announced.and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
         let (mut body, mut bytes) = (body, BytesMut::with_capacity(expected));
         while let Some(frame) = body.frame().await {
@@ -245,8 +248,9 @@ async fn handle(State(server): State<Server>, request: Request) -> Response {
     server.route(request).await.unwrap_or_else(IntoResponse::into_response)
 }
 
-/// Drains a body that is too large, up to `most` bytes: a client that is still sending would not read the answer
-/// otherwise.
+/// Drains a body that is too large, up to `most` bytes.
+///
+/// Otherwise a client that is still sending would not read the answer.
 async fn drain(mut body: Body, most: usize) {
     let reading = async {
         let mut left = most;
@@ -256,11 +260,11 @@ async fn drain(mut body: Body, most: usize) {
             left = rest;
         }
     };
-    // After the timeout the request is answered anyway.
+    // After the timeout, draining ends and the request is answered.
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, reading).await;
 }
 
-/// Renders `/info`.
+/// Builds the answer of `GET /swarm/info`.
 fn info(identity: &Identity) -> Info {
     let capabilities = ["message", "system", "notification", ENVELOPE_CAPABILITY, "key-rotation-v1"];
     Info {

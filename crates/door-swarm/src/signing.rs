@@ -12,12 +12,15 @@ use switchboard_core::json::canonicalize;
 /// Metadata key of the envelope signature.
 pub(crate) const ENVELOPE_SIGNATURE: &str = "envelope_signature";
 
-/// Capability in `/info`: the agent signs whole envelopes, and requires it from members that have started to.
+/// Capability in `/info`: the agent signs whole envelopes.
+///
+/// The agent also requires such signatures from members that have once sent one.
 pub(crate) const ENVELOPE_CAPABILITY: &str = "envelope-signature-v1";
 
 /// Domain separator of the envelope signature.
 ///
-/// The NUL separates it from a token, which has none, and the length from a message digest, which has 32 bytes.
+/// The NUL byte distinguishes the signed bytes from a token, which has no NUL. The length distinguishes them from a
+/// message digest, which has 32 bytes.
 const ENVELOPE_DOMAIN: &[u8] = b"asp-envelope-v1\0";
 
 /// The fields that a message signature covers, in signing order.
@@ -65,12 +68,14 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Signs a whole envelope without its signatures; `None` if it contains a number without an exact form.
+/// Signs a whole envelope without its signatures.
+///
+/// Returns `None` if the envelope contains a number without an exact form.
 pub(crate) fn sign_envelope(key: &SecretKey, envelope: &Value) -> Option<String> {
     Some(STANDARD.encode(key.sign(&envelope_bytes(envelope)?)))
 }
 
-/// Verifies an envelope signature. Returns `None` if there is none.
+/// Verifies an envelope signature. Returns `None` if the envelope has no such signature.
 pub(crate) fn verify_envelope(key: &PublicKey, envelope: &Value) -> Option<bool> {
     let signature = envelope.get("metadata")?.get(ENVELOPE_SIGNATURE)?;
     let verified = key.ed25519().is_some()

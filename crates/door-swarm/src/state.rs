@@ -16,10 +16,10 @@ use crate::timestamp;
 /// Version of the format that this program writes.
 pub(crate) const SCHEMA_VERSION: &str = "1.0.0";
 
-/// Maximum number of members per swarm: what one roster message can still carry.
+/// Maximum number of members per swarm. It also bounds the size of the roster in a join answer.
 pub(crate) const MAX_MEMBERS: usize = 1000;
 
-/// Maximum number of entries of the other lists.
+/// Maximum number of entries in each of the other lists.
 const MAX_ENTRIES: usize = 10_000;
 
 /// Content of `state.json`.
@@ -248,7 +248,7 @@ impl SwarmMembership {
             if let Err(error) = Endpoint::parse(&member.endpoint) {
                 return fail(at("endpoint"), error.to_string());
             }
-            // Provisional members may share a key; whether these may is decided where the roster is built.
+            // Provisional members may share a key. The code that builds the roster decides whether these members may.
             if let Err(error) = PublicKey::parse(&member.public_key) {
                 return fail(at("public_key"), error.to_string());
             }

@@ -1,4 +1,6 @@
-//! The store: identities and swarms in the hub's notes, loaded as a whole and changed in one transaction.
+//! The store: identities and swarms in the hub's notes.
+//!
+//! The store is loaded as a whole, and each change is one transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +16,12 @@ use crate::error::SwarmError;
 use crate::keys::SecretKey;
 use crate::model::{Identity, Swarm};
 
-/// Topics of the notes.
+/// Topic of the notes with identities, followed by the topics of swarms and of the store version.
 const IDENTITY: &str = "identity";
 const SWARM: &str = "swarm";
 const VERSION: &str = "version";
 
-/// A snapshot of the store. Cheap to clone: unchanged values are shared.
+/// A snapshot of the store. Clones are cheap, because they share unchanged values.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StoreSnapshot {
     pub(crate) identities: BTreeMap<PeerId, Arc<Identity>>,
@@ -30,7 +32,7 @@ pub(crate) struct StoreSnapshot {
 }
 
 impl StoreSnapshot {
-    /// Finds a swarm by its local name, and our agent in it.
+    /// Finds a swarm by its local name, together with our agent that is a member.
     pub(crate) fn by_realm(&self, realm: &Name) -> Option<(&PeerId, &Arc<Swarm>)> {
         self.swarms.iter().find(|(_, swarm)| swarm.realm == *realm).map(|((agent, _), swarm)| (agent, swarm))
     }
@@ -41,10 +43,10 @@ impl StoreSnapshot {
     }
 }
 
-/// Result of a change. If it is an error, nothing was written.
+/// Result of a change. On an error, nothing was written.
 pub(crate) type Change<T> = Result<T, SwarmError>;
 
-/// Returns the version of the store: the number of changes by all processes.
+/// Returns the version of the store, which counts the changes by all processes.
 pub(crate) async fn version(hub: &Hub) -> Result<u64, HubError> {
     let noted = hub.notes(Door::Swarm).get(VERSION, VERSION).await?;
     Ok(noted.and_then(|text| text.parse().ok()).unwrap_or(0))
@@ -72,7 +74,7 @@ pub(crate) async fn load(hub: &Hub) -> Result<StoreSnapshot, HubError> {
     Ok(snapshot)
 }
 
-/// Edits an agent's record. Setting it to `None` removes it.
+/// Edits an agent's record. Setting the record to `None` removes it.
 pub(crate) async fn edit_identity<T: Send + 'static>(
     hub: &Hub,
     agent: &PeerId,
@@ -81,7 +83,7 @@ pub(crate) async fn edit_identity<T: Send + 'static>(
     edit(hub, IDENTITY, agent.to_string(), change).await
 }
 
-/// Edits a swarm's record. Setting it to `None` removes it.
+/// Edits a swarm's record. Setting the record to `None` removes it.
 pub(crate) async fn edit_swarm<T: Send + 'static>(
     hub: &Hub,
     agent: &PeerId,

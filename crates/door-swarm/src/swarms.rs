@@ -36,13 +36,13 @@ struct Inner {
     config: Config,
     snapshot: RwLock<Arc<StoreSnapshot>>,
     client: Mutex<Option<Client>>,
-    /// Last failure per unreachable peer: at most one for each member of our swarms.
+    /// Last failure of each unreachable peer. There is at most one for each member of our swarms.
     failures: Mutex<HashMap<AgentId, String>>,
-    /// `Retry-After` times of peers: at most one for each member of our swarms.
+    /// `Retry-After` times of peers. There is at most one for each member of our swarms.
     retry_times: Mutex<HashMap<AgentId, Timestamp>>,
-    /// Consecutive "unknown sender" answers per peer: at most one count for each member of our swarms.
+    /// Consecutive "unknown sender" answers per peer. There is at most one count for each member of our swarms.
     unknown: Mutex<HashMap<AgentId, u32>>,
-    /// Held during a reload, so that an older snapshot never replaces a newer one.
+    /// Lock that is held during a reload, so that an older snapshot never replaces a newer one.
     reading: tokio::sync::Mutex<()>,
 }
 
@@ -74,7 +74,7 @@ impl Swarms {
         &self.inner.config
     }
 
-    /// Returns the client for other agents' endpoints; created at first use.
+    /// Returns the client for other agents' endpoints, which is created at first use.
     pub(crate) fn client(&self) -> Result<Client, SwarmError> {
         let mut client = self.inner.client.lock();
         if let Some(client) = &*client {
@@ -85,7 +85,7 @@ impl Swarms {
         Ok(made)
     }
 
-    /// Records why a peer was unreachable, or that it was reached.
+    /// Records why a peer was unreachable, or clears the record if the peer was reached.
     pub(crate) fn record_failure(&self, peer: &AgentId, trouble: Option<&str>) {
         let mut failures = self.inner.failures.lock();
         match trouble {
@@ -99,7 +99,7 @@ impl Swarms {
         self.inner.failures.lock().get(peer).cloned()
     }
 
-    /// Records until when a peer refuses calls, or that it accepts them.
+    /// Records until when a peer refuses calls, or clears the record if the peer accepts them.
     pub(crate) fn set_retry_after(&self, peer: &AgentId, until: Option<Timestamp>) {
         let mut retry_times = self.inner.retry_times.lock();
         match until {
@@ -114,7 +114,7 @@ impl Swarms {
         until.filter(|until| *until > self.inner.hub.now())
     }
 
-    /// Counts an "unknown sender" answer of a peer, or resets the count. Returns the count.
+    /// Counts an "unknown sender" answer of a peer, or resets the count after any other answer. Returns the count.
     pub(crate) fn count_unknown_answers(&self, peer: &AgentId, is_unknown_sender: bool) -> u32 {
         let mut unknown = self.inner.unknown.lock();
         if !is_unknown_sender {
@@ -126,7 +126,7 @@ impl Swarms {
         *times
     }
 
-    /// True if any peer is unreachable.
+    /// Returns true if any peer is unreachable.
     pub(crate) fn has_failures(&self) -> bool {
         !self.inner.failures.lock().is_empty()
     }
@@ -138,8 +138,8 @@ impl Swarms {
 
     /// Returns a snapshot with all changes that any process has committed by now.
     ///
-    /// Every request and every delivery uses it, so that a command such as `swarm mute` is in force when it returns. If
-    /// nothing has changed, this reads one row.
+    /// Every request and every delivery uses such a snapshot, so that a command such as `swarm mute` is in force when
+    /// the command returns. If nothing has changed, the call reads one row.
     pub(crate) async fn current(&self) -> Result<Arc<StoreSnapshot>, SwarmError> {
         let known = self.snapshot();
         if known.version > 0 && store::version(self.hub()).await? == known.version {
@@ -149,7 +149,7 @@ impl Swarms {
         Ok(self.snapshot())
     }
 
-    /// Reloads the store if any process has changed it. Returns whether it did.
+    /// Reloads the store if any process has changed it. Returns whether the store was reloaded.
     pub(crate) async fn refresh(&self) -> Result<bool, SwarmError> {
         let _reading = self.inner.reading.lock().await;
         let known = self.snapshot();
@@ -180,7 +180,8 @@ impl Swarms {
 
     /// Returns the signing key of one of our agents.
     ///
-    /// A key that was unreadable is read again: the owner may have fixed it, and gets the error otherwise.
+    /// A key that was unreadable is read again, because the owner may have fixed the file. Otherwise the error is
+    /// returned.
     pub(crate) async fn key(&self, agent: &PeerId) -> Result<Arc<SecretKey>, SwarmError> {
         let snapshot = self.snapshot();
         if let Some(key) = snapshot.keys.get(agent) {
@@ -206,7 +207,7 @@ impl Swarms {
         Ok(answer)
     }
 
-    /// Adds a swarm, unless our agent is an active member of it.
+    /// Adds a swarm. Fails if our agent already is an active member of it.
     pub(crate) async fn insert_swarm(&self, agent: &PeerId, mut new: Swarm) -> Result<Swarm, SwarmError> {
         let id = new.swarm_id;
         let put = store::edit_swarm(self.hub(), agent, id, move |slot| {
@@ -215,7 +216,7 @@ impl Swarms {
                     return Err(SwarmError::AlreadyMember { swarm: known.realm.clone() });
                 }
                 new.realm = known.realm.clone();
-                // A replay of an update from the earlier membership is still a replay.
+                // A replayed update from the earlier membership must still be recognized as a replay.
                 new.orders = known.orders.clone();
             }
             *slot = Some(new.clone());
@@ -243,21 +244,22 @@ impl Swarms {
         Ok(answer)
     }
 
-    /// Propagates a change of a swarm: announcements, directory and state file.
+    /// Propagates a change of a swarm to the announcements, the directory and the state file.
     async fn propagate_change(&self, agent: &PeerId, swarm: Uuid) -> Result<(), SwarmError> {
         self.refresh().await?;
-        // Before the directory forgets the recipients.
+        // Announcements are sent before the directory forgets their recipients.
         self.send_announcements(agent, swarm).await?;
         self.sync_directory(agent, swarm).await?;
         self.write_state(agent).await
     }
 
-    /// Syncs the hub's directory with the members of a swarm.
+    /// Reconciles the hub's directory with the members of a swarm.
     pub(crate) async fn sync_directory(&self, agent: &PeerId, swarm: Uuid) -> Result<(), SwarmError> {
         let snapshot = self.snapshot();
         let Some(swarm) = snapshot.swarms.get(&(agent.clone(), swarm)) else { return Ok(()) };
         if !swarm.announcements.is_empty() {
-            // Another task is about to send them to members that the directory would forget now. It syncs afterwards.
+            // Another task is about to send these announcements to members that the directory would forget now. That
+            // task syncs the directory afterwards.
             return Ok(());
         }
         let others = swarm.members.iter().filter(|(id, _)| *id != agent);
@@ -287,7 +289,7 @@ impl Swarms {
         .await
     }
 
-    /// Finds one of our agents by id; without an id, the only one.
+    /// Finds one of our agents by id, or the only agent if no id is given.
     pub fn identity(&self, named: Option<&str>) -> Result<Arc<Identity>, SwarmError> {
         let snapshot = self.snapshot();
         let found = match named {
@@ -309,12 +311,12 @@ impl Swarms {
         self.snapshot().identities.values().cloned().collect()
     }
 
-    /// Returns all swarms, each with the local agent that is in it.
+    /// Returns all swarms, each with the local agent that is a member.
     pub fn swarms(&self) -> Vec<(PeerId, Arc<Swarm>)> {
         self.snapshot().swarms.iter().map(|((agent, _), swarm)| (agent.clone(), swarm.clone())).collect()
     }
 
-    /// Finds a swarm by local name, display name or id; without one, the only swarm.
+    /// Finds a swarm by local name, display name or id, or the only swarm if none is given.
     pub fn find_swarm(&self, named: Option<&str>) -> Result<(PeerId, Arc<Swarm>), SwarmError> {
         let all = self.swarms();
         let active: Vec<_> = all.iter().filter(|(_, swarm)| swarm.is_active()).collect();
@@ -331,7 +333,7 @@ impl Swarms {
                 || swarm.name == named
                 || swarm.swarm_id.to_string().eq_ignore_ascii_case(named)
         };
-        // An ended swarm can be shown, but an active one takes precedence.
+        // A swarm that has ended can be shown, but an active swarm takes precedence.
         let found = active.iter().copied().find(|(_, swarm)| is_meant(swarm));
         let found = found.or_else(|| all.iter().find(|(_, swarm)| is_meant(swarm)));
         found.cloned().ok_or_else(|| SwarmError::UnknownSwarm {
@@ -349,7 +351,9 @@ impl Swarms {
         Err(SwarmError::NotActive { swarm: swarm.realm.clone(), status: swarm.status })
     }
 
-    /// Chooses an unused local name for a swarm: the requested one, or one derived from its display name.
+    /// Chooses an unused local name for a swarm.
+    ///
+    /// The name is the requested one, or one derived from the swarm's display name.
     pub(crate) async fn choose_realm(
         &self,
         agent: &PeerId,
@@ -412,19 +416,19 @@ async fn read_key(identity: &Identity) -> Result<SecretKey, SwarmError> {
     }
 }
 
-/// Opens the folder of an agent's key and state. Creates it for its owner only if it is missing.
+/// Opens the folder of an agent's key and state. A missing folder is created for its owner only.
 pub(crate) fn open_home(path: &Path) -> Result<Dir, SwarmError> {
     if let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str()))
         && !path.exists()
     {
-        // Parent folders exist, or are created for the same owner.
+        // A missing parent folder is created with the same restriction.
         let above = if parent.exists() { Dir::open_root(parent)? } else { open_home(parent)? };
         return Ok(above.ensure_subdir(name)?);
     }
     Ok(Dir::open_root(path)?)
 }
 
-/// Runs blocking file work outside the async threads.
+/// Runs blocking file operations outside the async threads.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SwarmError> + Send + 'static,
 ) -> Result<T, SwarmError> {

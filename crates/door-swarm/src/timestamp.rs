@@ -1,14 +1,14 @@
-//! Timestamps of the protocol: UTC, milliseconds, `Z`.
+//! Timestamps of the protocol: UTC with milliseconds and the suffix `Z`.
 
 use jiff::Timestamp;
 
-/// Formats a time in the one form that every implementation writes alike: 24 characters, truncated to milliseconds.
+/// Formats a time in the only form that all implementations write: 24 characters, truncated to milliseconds.
 pub(crate) fn render(at: Timestamp) -> String {
     let at = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
     at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
-/// Parses a time. Accepts only UTC and full dates and times: an offset or hour 24 is refused instead of guessed.
+/// Parses a full date and time in UTC. An offset or hour 24 is refused instead of interpreted.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let (bare, rest) = text.split_at_checked(19)?;
     let shape = |(n, b): (usize, u8)| match n {

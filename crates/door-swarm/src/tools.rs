@@ -107,14 +107,14 @@ fn spec<T: JsonSchema>(name: &'static str, description: &'static str, reads: boo
         Value::Object(schema) => schema,
         _ => Map::new(),
     };
-    // Every conversation pays for the tokens of the listing.
+    // Every conversation pays for the tokens of the listing, so unneeded fields are removed.
     schema.remove("$schema");
     schema.remove("title");
     ToolSpec { name, description, schema, reads }
 }
 
 impl Swarms {
-    /// Calls a tool for an agent of this hub. The error is a sentence for the model.
+    /// Calls a tool for an agent of this hub. An error is a sentence for the model.
     pub async fn call_tool(
         &self,
         caller: Option<&AgentId>,
@@ -208,7 +208,7 @@ impl Swarms {
     }
 }
 
-/// Checks that the session reads the mail of its own agent only.
+/// Checks that a session reads only the messages of its own agent.
 fn check_caller(caller: &AgentId, agent: &PeerId) -> Result<(), SwarmError> {
     if agent.name().map(AgentId::local).as_ref() == Some(caller) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Conversion between wire messages and core messages. Pure functions.
+//! Conversion between wire messages and core messages, as pure functions.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ use crate::wire::{Envelope, MessageType, PROTOCOL_VERSION, Priority, Sender};
 
 /// Metadata keys for wire fields that the core does not have.
 pub(crate) mod key {
-    /// Message type on the wire, of incoming messages.
+    /// Wire type of an incoming message.
     pub(crate) const TYPE: &str = "swarm.type";
     /// The sender's id on the wire.
     pub(crate) const SENDER: &str = "swarm.sender";
@@ -24,9 +24,9 @@ pub(crate) mod key {
     pub(crate) const RECIPIENT: &str = "swarm.recipient";
     /// Fields that the sender has signed.
     pub(crate) const SIGNED: &str = "swarm.signed";
-    /// Unsigned fields: displayed as such, and never used for a decision.
+    /// Unsigned fields, which are displayed as such and never used for a decision.
     pub(crate) const UNSIGNED: &str = "swarm.unsigned";
-    /// Fields of an outgoing message.
+    /// Priority of an outgoing message; the keys below are also fields of outgoing messages.
     pub(crate) const PRIORITY: &str = "swarm.priority";
     pub(crate) const REFERENCES: &str = "swarm.references";
     pub(crate) const ATTACHMENTS: &str = "swarm.attachments";
@@ -58,14 +58,15 @@ pub(crate) struct IncomingMessage<'a> {
     pub(crate) member: &'a Member,
     /// True if the whole envelope is signed.
     pub(crate) is_whole: bool,
-    /// The local message that it answers, and the local author of that message.
+    /// The local message that this message answers, and the local author of that message.
     pub(crate) parent: Option<(MessageId, Option<AgentId>)>,
     pub(crate) timestamp: Timestamp,
     pub(crate) id: MessageId,
 }
 
-/// Returns the scope of a sender's message ids for one of our agents. Each sender has its own scope, so none can occupy
-/// another's id.
+/// Returns the scope of a sender's message ids for one of our agents.
+///
+/// Each sender has its own scope, so that no sender can occupy another sender's id.
 pub(crate) fn scope(swarm: Uuid, sender: &PeerId, me: &PeerId) -> String {
     format!("{swarm} {sender} {me}")
 }
@@ -111,7 +112,7 @@ impl IncomingMessage<'_> {
             },
             key: None,
             native_is_id: false,
-            // Another member may have resent a message that its sender signed with a contested key.
+            // If the sender's key is contested, another member may have resent a message that the sender signed.
             verified: self.is_whole || self.swarm.rivals(self.sender).is_empty(),
             route: Some(Route::Peer { agent }),
             signed: Some(Payload::of(envelope).bytes()),
@@ -120,8 +121,10 @@ impl IncomingMessage<'_> {
         })
     }
 
-    /// Returns the message kind. The peer's value counts only if it is signed, and never for `execute`, which would be
-    /// typed into a terminal.
+    /// Returns the message kind.
+    ///
+    /// The peer's value counts only if it is signed. The kind `execute` is never accepted from a peer, because it would
+    /// be typed into a terminal.
     fn kind(&self) -> Option<Kind> {
         let bridged_kind = self
             .envelope
@@ -153,7 +156,7 @@ impl IncomingMessage<'_> {
         set_field("attachments", value(envelope.attachments.as_ref().map(serde_json::to_value)));
         let mut bridged = envelope.metadata.clone().unwrap_or_default();
         bridged.remove(ENVELOPE_SIGNATURE);
-        // A retry after a roster change is still the same message.
+        // A retry after a roster change is still the same message, so the epoch is removed.
         bridged.remove(extra::EPOCH);
         set_field("metadata", (!bridged.is_empty()).then_some(Value::Object(bridged)));
         let mut metadata = Map::new();
@@ -168,8 +171,9 @@ impl IncomingMessage<'_> {
     }
 }
 
-/// Returns the id of a hub message in a swarm: its native id, or one derived from its own id, so that every retry has
-/// the same id.
+/// Returns the wire id of a hub message in a swarm.
+///
+/// This is the message's native id, or one derived from its hub id, so that every retry has the same id.
 pub(crate) fn wire_id(message: &Message, swarm: Uuid) -> String {
     let native = &message.origin.native;
     if native.door == Door::Swarm && native.scope.starts_with(&swarm.to_string()) {
@@ -189,7 +193,10 @@ fn derived_id(id: MessageId, swarm: Uuid) -> String {
     uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
 }
 
-/// True if a message was addressed to the swarm or one of its members, or came from one.
+/// Returns true if a message belongs to the swarm.
+///
+/// A message to an agent or a swarm belongs to the swarm of its recipient. Any other message belongs to the swarm of
+/// its sender.
 pub(crate) fn belongs_to(message: &Message, swarm: &Swarm) -> bool {
     match &message.to {
         Address::Agent(agent) => agent.realm.as_ref() == Some(&swarm.realm),
@@ -215,7 +222,7 @@ pub(crate) struct OutgoingEnvelope<'a> {
     pub(crate) swarm: &'a Swarm,
     pub(crate) identity: &'a Identity,
     pub(crate) recipient: &'a PeerId,
-    /// Wire id of the answered message.
+    /// Wire id of the message that this message answers.
     pub(crate) in_reply_to: Option<String>,
     /// Wire id of the first message of the thread.
     pub(crate) thread: Option<String>,
@@ -223,7 +230,7 @@ pub(crate) struct OutgoingEnvelope<'a> {
 }
 
 impl OutgoingEnvelope<'_> {
-    /// True if it is addressed to the whole swarm.
+    /// Returns true if the message is addressed to the whole swarm.
     fn is_broadcast(&self) -> bool {
         matches!(&self.message.to, Address::Group(_))
     }

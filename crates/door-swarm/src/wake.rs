@@ -1,6 +1,6 @@
 //! Wake-up calls (§10.1): run a program or call a URL when messages arrive.
 //!
-//! The call carries ids only and no text of another owner; the agent reads the messages itself.
+//! The call contains only ids and no text of another owner; the agent reads the messages itself.
 
 use std::process::Stdio;
 
@@ -18,7 +18,7 @@ use crate::config::Wake;
 use crate::rate_limit::RateLimit;
 use crate::swarms::Swarms;
 
-/// Maximum number of messages that one call lists; the agent finds the others itself.
+/// Maximum number of messages that one call lists. The agent finds further messages itself.
 const MAX_LISTED: usize = 100;
 
 /// An incoming message.
@@ -29,7 +29,7 @@ pub(crate) struct Arrival {
     pub(crate) swarm_id: Uuid,
     pub(crate) sender_id: PeerId,
     pub(crate) message_id: String,
-    /// True if the sender has signed that it is urgent; an unsigned priority does not count.
+    /// True if the sender has signed that the message is urgent. An unsigned priority does not count.
     pub(crate) is_urgent: bool,
 }
 
@@ -50,9 +50,9 @@ enum WakeError {
     TooSlow(std::time::Duration),
 }
 
-/// Makes wake-up calls for arrivals: debounced by the pause, and rate-limited per sender.
+/// Makes wake-up calls for arrivals, debounced by the pause and rate-limited per sender.
 pub(crate) async fn wake(swarms: &Swarms, mut arrivals: mpsc::Receiver<Arrival>) {
-    // Without a wake-up call there are no arrivals, which must not end the door.
+    // Without a wake-up call there are no arrivals; this must not end the door.
     let Some(config) = swarms.config().wake.clone() else { return std::future::pending().await };
     let budget = RateLimit::new(config.per_sender, SignedDuration::from_hours(1));
     while let Some(first) = arrivals.recv().await {
@@ -65,7 +65,7 @@ pub(crate) async fn wake(swarms: &Swarms, mut arrivals: mpsc::Receiver<Arrival>)
         // A sender counts once per call, however many messages it sent.
         senders.retain(|sender| budget.acquire(sender.clone(), now).is_ok());
         waiting.retain(|arrival| senders.contains(&(arrival.swarm_id, arrival.sender_id.clone())));
-        // Each of our agents gets its own call, ordered by its first message.
+        // Each of our agents gets its own call, in the order of the agents' first messages.
         while let Some(first) = waiting.first() {
             let agent = first.agent_id.clone();
             let (own, others): (Vec<_>, Vec<_>) =
@@ -81,7 +81,7 @@ pub(crate) async fn wake(swarms: &Swarms, mut arrivals: mpsc::Receiver<Arrival>)
     std::future::pending::<()>().await;
 }
 
-/// Collects the arrivals within the pause, or up to the first urgent one.
+/// Collects a batch: the arrivals within the pause, or up to the first urgent one.
 async fn collect_batch(
     config: &Wake,
     first: Arrival,
@@ -103,7 +103,7 @@ async fn collect_batch(
     waiting
 }
 
-/// Wakes the one agent that all these arrivals are for.
+/// Wakes the agent that is the recipient of all these arrivals.
 async fn wake_agent(config: &Wake, waiting: &[Arrival]) -> Result<(), WakeError> {
     let Some(first) = waiting.first() else { return Ok(()) };
     let body = json!({
@@ -117,7 +117,7 @@ async fn wake_agent(config: &Wake, waiting: &[Arrival]) -> Result<(), WakeError>
         let spawn = Spawn::new(program).args(args).stdin(Stdio::piped());
         let mut child = spawn.for_agent(LaunchKind::Wake, first.agent_id.as_str()).spawn()?;
         if let Some(mut stdin) = child.stdin_writer() {
-            // A program that does not read its input may close it.
+            // A program that does not read its input may close stdin, so a failed write is ignored.
             let _ = stdin.write_all(body.as_bytes()).await;
             let _ = stdin.shutdown().await;
         }

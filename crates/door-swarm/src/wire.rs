@@ -22,15 +22,15 @@ use switchboard_core::json::{StrictRules, parse_strict};
 /// The protocol version of this implementation.
 pub const PROTOCOL_VERSION: &str = "0.1.0";
 
-/// Rules for JSON from other owners: deeper than any protocol message, and far from exhausting the stack.
+/// Rules for JSON from other owners. The depth suffices for any protocol message and cannot exhaust the stack.
 const RULES: StrictRules = StrictRules { max_depth: 32, allows_nul: false };
 
-/// Parses JSON strictly: signed content must not read differently elsewhere.
+/// Parses JSON strictly, because signed content must not be read differently by other programs.
 pub(crate) fn parse_json(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     parse_strict(bytes, RULES)
 }
 
-/// True if an agent with this version is compatible: its major version is the same.
+/// Returns true if an agent with this version is compatible, that is, has the same major version.
 pub(crate) fn is_compatible(version: &str) -> bool {
     let mut parts = version.split('.');
     let numbers = version.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));

@@ -23,29 +23,33 @@ use crate::wire::{EventLine, PROTOCOL, format_timestamp};
 /// Endpoint file in the state folder of a workspace: it names the router's address.
 const ENDPOINT_FILE: &str = "router.json";
 
-/// Larger than any endpoint file that a router writes.
+/// Size limit of the endpoint file, larger than any that a router writes.
 const MAX_ENDPOINT_FILE: u64 = 64 << 10;
 
-/// Longest line that a client reads: a list of many jobs.
+/// Longest line that a client reads, large enough for a list of many jobs.
 const MAX_LINE: usize = 64 << 20;
 
-/// Time limit for the connection and the answer to `hello`. A router that runs answers within milliseconds.
+/// Time limit for connecting and receiving the answer to `hello`. A running router answers within milliseconds.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Extra time for a process that is busy and not stopped: on a loaded machine it may wait seconds for a processor.
+/// Extra time limit for a router process that is busy but not stopped.
+///
+/// On a loaded machine, such a process may wait seconds for CPU time.
 const BUSY_HELLO_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Endpoint of the router of a workspace. Only the owner can read the file, because it contains the token.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct EndpointFile {
-    /// `unix:PATH` or `IP:PORT`.
+    /// Address on which the router listens: `unix:PATH` or `IP:PORT`.
     pub listen: String,
     /// The token for `hello`, if the router listens on the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// The process id of the router.
     pub pid: u32,
-    /// The same process with its host and start time, which tell it apart from a later process with the same pid.
+    /// Identity of the same process: pid, host and start time.
+    ///
+    /// It distinguishes the process from a later one with the same pid.
     #[serde(default)]
     pub owner: String,
 }
@@ -82,10 +86,10 @@ impl EndpointFile {
 
     /// Reads the endpoint file after checking that it can be trusted.
     ///
-    /// The file must be readable only by this user, belong to a running process of this host, and name an address
-    /// that only this machine reaches. Returns `None` without a file, or if its process has ended.
+    /// The file must be readable only by this user, belong to a running process of this host, and name an address that
+    /// only this machine can reach. Returns `None` if there is no file or if its process has ended.
     ///
-    /// A file that came with a cloned repository could otherwise redirect prompts and environment variables to any
+    /// Without these checks, a file from a cloned repository could redirect prompts and environment variables to any
     /// address.
     fn read_trusted(folder: &Dir) -> Result<Option<Self>, RouterError> {
         let Some(found) = folder.read(ENDPOINT_FILE, MAX_ENDPOINT_FILE)? else { return Ok(None) };
@@ -112,7 +116,7 @@ impl EndpointFile {
         refuse("its address is neither a Unix socket nor a loopback address")
     }
 
-    /// Reads the endpoint file without checks; `None` without a file.
+    /// Reads the endpoint file without checks; returns `None` if the file is missing or invalid.
     pub fn read(folder: &Dir) -> Result<Option<Self>, RouterError> {
         let found = folder.read(ENDPOINT_FILE, MAX_ENDPOINT_FILE)?;
         Ok(found.and_then(|found| serde_json::from_slice(&found.bytes).ok()))
@@ -122,15 +126,15 @@ impl EndpointFile {
 /// An event that the client received.
 #[derive(Debug, Clone)]
 pub struct Received {
-    /// Its position in the event log.
+    /// Sequence number of the event in the event log.
     pub seq: u64,
-    /// Its name.
+    /// Name of the event.
     pub event: String,
-    /// When it was written.
+    /// Time when the event was written.
     pub timestamp: String,
-    /// Its payload.
+    /// Payload of the event.
     pub data: Value,
-    /// The line as received.
+    /// The raw line as received.
     pub line: String,
 }
 
@@ -148,7 +152,7 @@ pub struct Client {
 impl Client {
     /// Connects to the router of a workspace and sends `hello`, as an agent if one is named.
     ///
-    /// The kernel accepts connections to a stopped process, so only the answer shows that the router runs.
+    /// The kernel accepts connections on behalf of a stopped process, so only an answer shows that the router runs.
     pub async fn connect(folder: &Dir, agent: Option<&str>) -> Result<Self, RouterError> {
         let endpoint_file = EndpointFile::read_trusted(folder)?.ok_or(RouterError::NotRunning)?;
         let mut opening = pin!(Self::open(&endpoint_file, agent));
@@ -177,15 +181,16 @@ impl Client {
         Ok(client)
     }
 
-    /// Connects to the address of an endpoint file. On a Unix socket, verifies that the process of the file listens,
-    /// where the system reports it.
+    /// Connects to the address of an endpoint file.
+    ///
+    /// On a Unix socket, verifies that the process named in the file is the listener, if the system reports the peer.
     async fn connect_to_process(endpoint_file: &EndpointFile) -> Result<Self, RouterError> {
         let Some(path) = endpoint_file.listen.strip_prefix("unix:") else {
             return Self::connect_to(&endpoint_file.listen).await.map_err(|_| RouterError::NotRunning);
         };
         let connected = switchboard_sys::socket::connect(Path::new(path)).await;
         let stream = connected.map_err(|error| match error.kind() {
-            // The backlog is full: the process accepts no connections.
+            // The backlog is full because the process does not accept connections.
             ErrorKind::WouldBlock => RouterError::Unresponsive { pid: endpoint_file.pid },
             _ => RouterError::NotRunning,
         })?;
@@ -210,7 +215,7 @@ impl Client {
         Ok(Self::from_streams(reader, writer))
     }
 
-    /// Creates a client on any two streams.
+    /// Creates a client that reads from and writes to any two streams.
     pub fn from_streams(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
@@ -240,7 +245,7 @@ impl Client {
         Ok(self.writer.flush().await?)
     }
 
-    /// Sends a command and returns the first event that answers it. Buffers other events for `next`.
+    /// Sends a command and returns the first event that answers it. Buffers all other events for `next`.
     pub async fn request(&mut self, command: &str, payload: &Value) -> Result<Received, RouterError> {
         let request_id = self.send(command, payload).await?;
         let mut unread = VecDeque::new();
@@ -279,7 +284,7 @@ impl Client {
     }
 }
 
-/// True if an address belongs to this machine.
+/// Returns true if an address belongs to this machine.
 fn is_loopback(address: &str) -> bool {
     address.parse::<std::net::SocketAddr>().is_ok_and(|address| address.ip().is_loopback())
 }

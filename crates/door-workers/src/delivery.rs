@@ -1,4 +1,4 @@
-//! Deliveries from the hub to nodes: a message becomes an injection, its answer becomes a reply.
+//! Deliveries from the hub to nodes: a message becomes an injection, and its answer becomes a reply.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,11 +16,11 @@ use crate::wire::event::{EventBody, Injection, InjectionRef, TurnStatus};
 /// Metadata key under which the router stores the requester of an injection.
 pub(crate) const METADATA: &str = "router";
 
-/// Client prefixes of injections from other doors: with a reply, and without one.
+/// Client prefix of an injection from another door whose sender wants a reply.
 const REPLY_CLIENT: &str = "door:";
 const SILENT_CLIENT: &str = "news:";
 
-/// Scope of reply ids in the router's native ids; the id is that of the injection.
+/// Native-id scope of replies; within the scope, the id of a reply is its injection id.
 pub(crate) const REPLY_SCOPE: &str = "answer";
 
 /// Maximum number of deliveries per batch.
@@ -47,7 +47,7 @@ pub async fn run(router: &Router, mut outbound: Outbound, shutdown: Cancellation
                 woken.push(node);
             }
         }
-        // The acknowledgements are in the log before an agent receives a prompt.
+        // The acknowledgements must be in the log before an agent receives a prompt.
         router.log().flush();
         for node in woken {
             node.wake.notify_one();
@@ -73,20 +73,20 @@ fn accept(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
     }
     let is_known = router.history().lock().is_acked(&injection_id);
     let injection = build_injection(&handoff.message, &id, injection_id);
-    // A client's injection is its own prompt; a message from another door is text of another agent.
+    // A client writes its own prompt, whereas a message from another door is text of another agent.
     let is_from_door =
         injection.client.starts_with(REPLY_CLIENT) || injection.client.starts_with(SILENT_CLIENT);
     let Some((job, node)) = router.node(&id) else {
         refuse_injection(router, handoff, injection, format!("{id} is not running"));
         return None;
     };
-    // The budget check for a client's injection ran before the router accepted it.
+    // Injections of clients passed the budget check before the router accepted them.
     if is_from_door && !is_known && job.is_over_budget.load(Ordering::Relaxed) {
         refuse_injection(router, handoff, injection, over_budget_reason(&job));
         return None;
     }
     let mut view = node.state.lock();
-    // The lease expired while the injection waited: the new handoff replaces the old one.
+    // The lease expired while the injection waited, so the redelivered handoff replaces the old one.
     if view.injection.as_deref() == Some(&*injection.at.injection_id) {
         router.hold_redelivery(injection.at.injection_id, handoff);
         return None;
@@ -102,7 +102,7 @@ fn accept(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
         refuse_injection(router, handoff, injection, format!("{id} is not running"));
         return None;
     }
-    // Injections of clients have a reserved queue slot.
+    // Injections of clients already have a reserved queue slot.
     if is_from_door && !is_known && view.queue.len() + view.reserved >= router.config().queue {
         let reason = format!("{} injections wait for {id} already", view.queue.len());
         router.report_outcome(&injection.at.injection_id, handoff, Outcome::Unreachable { reason });
@@ -119,7 +119,9 @@ fn accept(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
     Some(node)
 }
 
-/// Logs `inject_ack`, unless an earlier router has. Returns the first event of the injection, pinned in the log.
+/// Logs `inject_ack` unless an earlier router already did.
+///
+/// Returns the first event of the injection, pinned in the log.
 fn acknowledge(router: &Router, injection: &Injection) -> u64 {
     let acked = router.history().lock().remove_acked(&injection.at.injection_id);
     let seq = match acked {
@@ -131,8 +133,10 @@ fn acknowledge(router: &Router, injection: &Injection) -> u64 {
     seq
 }
 
-/// Refuses an injection that no node can receive. The sender of a message gets a receipt. A client of the router
-/// waits for events, and so does every client that saw the acknowledgement.
+/// Refuses an injection that no node can receive.
+///
+/// The sender of a message gets a receipt. A client of the router waits for events instead, as does every client that
+/// saw the acknowledgement.
 fn refuse_injection(router: &Router, handoff: Handoff, injection: Injection, reason: String) {
     let id = injection.at.injection_id.clone();
     let is_from_door =
@@ -148,8 +152,10 @@ fn refuse_injection(router: &Router, handoff: Handoff, injection: Injection, rea
     router.report_outcome(&id, handoff, Outcome::Refused { reason });
 }
 
-/// Derives the injection id from the message id. A message to several nodes becomes one injection per node, whose ids
-/// differ from the message id in the last bytes.
+/// Derives the injection id from the message id.
+///
+/// A message to several nodes becomes one injection per node. The ids of these injections differ from the message id
+/// only in the last bytes.
 fn derive_injection_id(message: &Message, node: &NodeId) -> String {
     match message.to {
         Address::Group(_) => xor_node(message.id, node.node).to_string(),
@@ -176,19 +182,19 @@ fn build_injection(message: &Message, node: &NodeId, injection_id: String) -> In
             return Injection { request_id: request_id.to_owned(), client: client.to_owned(), at };
         }
     }
-    // A reply gets no reply: two workers would otherwise answer each other forever.
+    // A reply must not be answered with a reply, because two workers would otherwise answer each other forever.
     let is_answer =
         message.kind.as_str() == "submit_result" || native.door == Door::Workers || is_notice(message);
     let client = format!("{}{}", if is_answer { SILENT_CLIENT } else { REPLY_CLIENT }, native.door);
     Injection { request_id: native.id.clone(), client, at }
 }
 
-/// True if another door sent the injection and its sender wants the answer as a message.
+/// Returns true if another door sent the injection and its sender wants the answer as a message.
 pub(crate) fn wants_reply(injection: &Injection) -> bool {
     injection.client.starts_with(REPLY_CLIENT)
 }
 
-/// Sends the answer of a turn to the sender of its message. The hub deduplicates a second reply.
+/// Sends the answer of a turn to the sender of its message. The hub deduplicates repeated replies.
 pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: FinishedTurn) {
     let Some(message) = find_message(router, node, &ended.injection.at.injection_id).await else {
         tracing::warn!(
@@ -200,7 +206,7 @@ pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: FinishedTur
     let (body, kind) = match (ended.status, ended.answer) {
         (TurnStatus::Completed, answer) => match answer.filter(|answer| !answer.trim().is_empty()) {
             Some(answer) => (answer, "submit_result"),
-            // An agent without an answer sends no reply; the receipt shows that it received the message.
+            // An agent without an answer sends no reply; the receipt already shows that the agent received the message.
             None => return,
         },
         (status, answer) => {
@@ -241,7 +247,7 @@ async fn find_message(router: &Router, node: &NodeShared, injection: &str) -> Op
     None
 }
 
-/// Truncates a text to the message limit, keeping its end, where the result is.
+/// Truncates a text to the message limit, keeping the end, which contains the result.
 fn truncate_front(text: String, limit: usize) -> String {
     const NOTE: &str = "(beginning truncated)\n";
     if text.len() <= limit {

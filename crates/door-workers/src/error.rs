@@ -1,4 +1,4 @@
-//! Errors of the router as a whole. An error of one command is a `command_rejected`.
+//! Errors of the router as a whole. The error of a single command is a `command_rejected` event.
 
 use std::io;
 use std::path::PathBuf;
@@ -39,16 +39,16 @@ pub enum RouterError {
     /// The address cannot be parsed.
     #[error("'{address}' is not an address; use 127.0.0.1:PORT or unix:PATH")]
     InvalidAddress {
-        /// As given.
+        /// The address as given.
         address: String,
     },
     /// The address is not a loopback address.
     #[error("{address} is reachable from other machines; the router listens on loopback addresses only")]
     NotLoopback {
-        /// As given.
+        /// The address as given.
         address: String,
     },
-    /// The endpoint file was not written by a router of this user.
+    /// The endpoint file was not written by a running router of this user.
     #[error("router.json is not used: {issue}")]
     UntrustedEndpoint {
         /// The check that failed.

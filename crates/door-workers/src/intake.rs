@@ -10,7 +10,7 @@ use crate::wire::PROTOCOL;
 use crate::wire::command::{Command, Request};
 use crate::wire::event::{CommandRejected, RejectCode};
 
-/// Longest `request_id`, in bytes: a UUID has 36, and every answer repeats it.
+/// Maximum length of a `request_id`, in bytes. A UUID has 36, and every answer repeats the id.
 const REQUEST_ID: usize = 256;
 
 /// The commands that `hello` lists.
@@ -29,7 +29,7 @@ pub(crate) const COMMANDS: [&str; 12] = [
     "subscribe",
 ];
 
-/// Parses a line; `None` for a blank one.
+/// Parses a line; returns `None` for a blank line.
 pub(crate) fn parse(line: &[u8], mode: LegacyMode) -> Option<Result<Request, CommandRejected>> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return None;
@@ -150,7 +150,7 @@ fn parse_native(command: &str, payload: Map<String, Value>) -> Result<Command, C
     })
 }
 
-/// Rejects an unknown command with the text of section 6.
+/// Rejects an unknown command with the text that section 6 of the protocol requires.
 fn reject_unknown_command() -> CommandRejected {
     reject(RejectCode::UnknownCommand, Some("command"), "unknown command".to_owned())
 }

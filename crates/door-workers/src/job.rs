@@ -1,4 +1,4 @@
-//! Jobs and their nodes: launch, owner and shared state.
+//! Jobs and their nodes: launch parameters, owner and shared state.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::wire::event::{
 use crate::wire::format_timestamp;
 use crate::worker::WorkerLog;
 
-/// Maximum length of a prompt in a list.
+/// Maximum length of a prompt's title in a list.
 const TITLE: usize = 80;
 
 /// Persistent record of a job; survives a restart of the router.
@@ -51,7 +51,7 @@ pub(crate) struct JobRecord {
     pub(crate) folders: Vec<PathBuf>,
 }
 
-/// A job.
+/// A job: its persistent record and the nodes that run it.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
@@ -61,7 +61,7 @@ pub(crate) struct Job {
     pub(crate) record: Mutex<JobRecord>,
     pub(crate) total_tokens: AtomicU64,
     pub(crate) is_over_budget: AtomicBool,
-    /// True if the record has changes that are not saved.
+    /// True if the record has unsaved changes.
     pub(crate) is_dirty: AtomicBool,
 }
 
@@ -87,16 +87,16 @@ pub(crate) struct NodeView {
     pub(crate) turns: u64,
     /// Human-readable detail of the state.
     pub(crate) detail: Option<String>,
-    /// Queued injections in order of acceptance. `Config::queue` bounds it: the router rejects further ones.
+    /// Queued injections in order of acceptance. `Config::queue` is the maximum; the router rejects further ones.
     pub(crate) queue: VecDeque<QueuedInjection>,
     /// Number of queue slots reserved for injections that the hub has not delivered yet.
     pub(crate) reserved: usize,
-    /// True once the job has ended: the node no longer reads its queue.
+    /// True once the job has ended and the node no longer reads its queue.
     pub(crate) is_closed: bool,
 }
 
 impl NodeView {
-    /// Creates the view of a node that has not started; `turns` counts turns of earlier routers.
+    /// Creates the view of a node that has not started; `turns` is the number of turns under earlier routers.
     pub(crate) fn new(turns: u64) -> Self {
         Self {
             state: NodeState::Starting,
@@ -111,14 +111,14 @@ impl NodeView {
     }
 }
 
-/// An injection that waits for its turn.
+/// An injection that waits for its turn on a node.
 #[derive(Debug)]
 pub(crate) struct QueuedInjection {
     pub(crate) injection: Injection,
     pub(crate) content: String,
-    /// The hub's handoff; `None` if its outcome was reported before a restart of the router.
+    /// The hub's handoff; `None` if the outcome was reported before the router restarted.
     pub(crate) handoff: Option<Handoff>,
-    /// The first event of the injection, which is pinned in the log.
+    /// The first event of the injection; it is pinned in the log.
     pub(crate) pin: u64,
 }
 
@@ -127,7 +127,7 @@ impl Job {
         self.record.lock().terminated_at.is_some()
     }
 
-    /// Returns the node whose question this approval answers, while the approval is open.
+    /// Returns the node that asked for this approval, while the approval is open.
     pub(crate) fn approval_node(&self, approval: &str) -> Option<Arc<NodeShared>> {
         let node = self.record.lock().approvals.get(approval)?.at.node_id;
         self.nodes.get(usize::try_from(node).ok()?).cloned()
@@ -139,7 +139,9 @@ impl Job {
         let _ = self.total_tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Removes a decided approval from the record. The save follows later; until then the log has the decision.
+    /// Removes a decided approval from the record.
+    ///
+    /// The record is saved later; until then, the log has the decision.
     pub(crate) fn remove_approval(&self, approval: &str) {
         if self.record.lock().approvals.remove(approval).is_some() {
             self.is_dirty.store(true, Ordering::Relaxed);
@@ -204,14 +206,14 @@ impl NodeShared {
         view.queue.iter().map(queued).collect()
     }
 
-    /// True if no turn runs and no injection waits.
+    /// Returns true if no turn runs and no injection waits.
     pub(crate) fn is_idle(&self) -> bool {
         let view = self.state.lock();
         view.injection.is_none() && view.queue.is_empty()
     }
 }
 
-/// Result of an injection that ran or waited, for its sender.
+/// Result of an injection that ran or was still queued, reported to its sender.
 #[derive(Debug)]
 pub(crate) struct FinishedTurn {
     pub(crate) injection: Injection,

@@ -1,8 +1,8 @@
 //! Legacy dialect of the protocol (`swarm_launch` and related commands), translated at the edge of a session.
 //!
-//! This module turns legacy commands into current ones, and [`translate_lines`] turns current events into legacy
-//! ones. The behaviour follows the existing clients: what each command sends, which events it waits for, and at which
-//! it stops. `fixtures/router/older.ndjson` has the exchanges as frames.
+//! This module translates legacy commands into current ones, and [`translate_lines`] translates current events into
+//! legacy ones. The behaviour follows the existing clients: what each command sends, which events a client waits for,
+//! and which event ends the wait. `fixtures/router/older.ndjson` contains these exchanges as frames.
 
 mod events;
 
@@ -18,19 +18,19 @@ use crate::wire::event::{
     CommandRejected, ProjectList, Provider, ProviderField, ProviderOption, ProvidersList, RejectCode,
 };
 
-/// The only provider, as clients of the legacy dialect name it.
+/// The only provider, by the name that clients of the legacy dialect use.
 pub(crate) const PROVIDER: &str = "local";
 
-/// Dialect of a client, as known before its next line is read.
+/// Dialect of a client, as known before the client's next line is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LegacyMode {
     /// The client has used the legacy dialect: all later lines are parsed and answered in it.
     pub(crate) is_legacy: bool,
-    /// The client came without a token: only the legacy dialect is accepted.
+    /// The client connected without a token: only the legacy dialect is accepted.
     pub(crate) is_restricted: bool,
 }
 
-/// True for a command of the legacy dialect.
+/// Returns true for a command of the legacy dialect.
 pub(crate) fn is_legacy_command(command: &str, payload: Option<&Value>) -> bool {
     match command {
         "swarm_launch" | "swarm_list" | "swarm_status" | "swarm_terminate" | "approve_execution"
@@ -40,12 +40,13 @@ pub(crate) fn is_legacy_command(command: &str, payload: Option<&Value>) -> bool 
     }
 }
 
-/// True for a command that only the legacy router has. All but `project_list` are unknown to this router.
+/// Returns true for a command that exists only in the legacy dialect. This router rejects all of them as unknown except
+/// `project_list`.
 fn is_legacy_only(command: &str) -> bool {
     command == "enqueue_inject" || command.starts_with("project_")
 }
 
-/// True if a line has a command of the legacy dialect, even if its other fields are invalid.
+/// Returns true if a line has a command of the legacy dialect, even if its other fields are invalid.
 pub(crate) fn has_legacy_command(line: &[u8]) -> bool {
     let Ok(line) = serde_json::from_slice::<Value>(line) else { return false };
     let command = line.get("command").and_then(Value::as_str).unwrap_or_default();
@@ -53,12 +54,12 @@ pub(crate) fn has_legacy_command(line: &[u8]) -> bool {
         && is_legacy_command(command, line.get("payload"))
 }
 
-/// True for a command that has the same name in both dialects.
+/// Returns true for a command that has the same name in both dialects.
 pub(crate) fn is_shared(command: &str) -> bool {
     matches!(command, "queue_list" | "approvals_list")
 }
 
-/// Parses a legacy command, and `inject` in either dialect; returns `None` for any other.
+/// Parses a legacy command, or `inject` in either dialect; returns `None` for any other command.
 pub(crate) fn parse_command(
     command: &str,
     payload: &Map<String, Value>,
@@ -77,15 +78,15 @@ pub(crate) fn parse_command(
     }))
 }
 
-/// Field names of both dialects, as pairs of current and legacy name.
+/// Pairs of current and legacy field name.
 type Names = &'static [(&'static str, &'static str)];
 
-/// Returns the legacy name of a command whose fields have legacy names of their own.
+/// Returns the legacy name of a command whose legacy fields have different names.
 pub(crate) fn legacy_name(command: &Command) -> &'static str {
     if matches!(command, Command::Launch(_)) { "swarm_launch" } else { "" }
 }
 
-/// Returns the field names of a command.
+/// Returns the pairs of current and legacy field names of a command.
 fn names(command: &str) -> Names {
     match command {
         "swarm_launch" => &[
@@ -101,7 +102,7 @@ fn names(command: &str) -> Names {
     }
 }
 
-/// Merges a field that is given under both names: equal values become one field, different values are rejected.
+/// Merges fields that are given under both names. Equal values become one field; different values are rejected.
 pub(crate) fn merge_aliases(command: &str, payload: &mut Map<String, Value>) -> Result<(), CommandRejected> {
     for (ours, theirs) in names(command) {
         if !payload.contains_key(*ours) {
@@ -116,8 +117,10 @@ pub(crate) fn merge_aliases(command: &str, payload: &mut Map<String, Value>) -> 
     Ok(())
 }
 
-/// Translates a rejection into the legacy dialect: it names the client's field, and for an unknown job uses the
-/// legacy text, because a client compares it.
+/// Translates a rejection into the legacy dialect.
+///
+/// The translated rejection names the field as the client spelled it. For an unknown job, the legacy text is used,
+/// because a client compares it.
 pub(crate) fn translate_rejection(command: &str, rejected: CommandRejected) -> CommandRejected {
     let Some(field) = &rejected.field else { return rejected };
     let ours = field.strip_prefix("payload.");
@@ -200,7 +203,7 @@ fn instructions(payload: &Map<String, Value>) -> Result<Option<Value>, CommandRe
     Ok(of_bundle.or_else(|| payload.get("agents_md_content")).cloned())
 }
 
-/// Translates an injection: without a node, it goes to all nodes.
+/// Translates an injection; without a node, the injection goes to all nodes.
 fn inject(payload: &Map<String, Value>) -> Map<String, Value> {
     let mut inject = payload.clone();
     if !inject.contains_key("node_id") && inject.contains_key("swarm_id") {
@@ -232,7 +235,7 @@ fn approve(payload: &Map<String, Value>) -> Result<Map<String, Value>, CommandRe
         (Some(known), _) => known,
         (None, Some(true)) => "accept",
         (None, Some(false)) => "decline",
-        // The current type reports what is wrong with the value.
+        // The parser of the current command reports what is wrong with the value.
         (None, None) if approved.is_none() && payload.contains_key("decision") => return Ok(approve),
         (None, None) => return Err(bad_field("payload.approved".to_owned(), "must be true or false")),
     };

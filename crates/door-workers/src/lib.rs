@@ -1,10 +1,11 @@
 //! Door 3: agent processes, driven over NDJSON.
 //!
 //! Implements `codeswarm.router.v1` with extensions. [`Router`] is the principal type: [`serve`] serves one client on
-//! any pair of streams, [`listen`] many on a socket, and [`run_deliveries`] turns messages for nodes into injections.
-//! Workers speak each agent's own protocol: Codex, Claude Code, the Agent Client Protocol, or plain text.
+//! any pair of streams, [`listen`] serves many clients on a socket, and [`run_deliveries`] turns messages for nodes
+//! into injections. Workers speak each agent's own protocol: Codex, Claude Code, the Agent Client Protocol, or plain
+//! text.
 //!
-//! It knows nothing of mailboxes, channels or MCP: their messages arrive through the hub.
+//! This crate knows nothing of mailboxes, channels or MCP: their messages arrive through the hub.
 
 mod client;
 mod config;

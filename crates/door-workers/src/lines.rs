@@ -4,26 +4,28 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Bytes per read.
+/// Maximum number of bytes per read.
 const READ: usize = 64 * 1024;
 
-/// A line without its newline, or a marker for one that was too long.
+/// A line without its newline, or a marker for a line that was too long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// The line.
+    /// A complete line, without its newline.
     Complete(Vec<u8>),
-    /// The line exceeded the limit and was skipped; the next line starts after its newline.
+    /// The line exceeded the length limit and was skipped.
+    ///
+    /// The next line starts after the newline of the skipped line.
     TooLong,
 }
 
-/// Splits input into lines. Buffers at most one line and one read.
+/// Line splitter that buffers at most one line and one read.
 #[derive(Debug)]
 pub(crate) struct Lines {
     buffer: Vec<u8>,
-    /// Bytes at the start of the buffer that contain no newline.
+    /// Number of bytes at the start of the buffer that are known to contain no newline.
     scanned: usize,
     cap: usize,
-    /// True while the rest of a line that was too long is skipped.
+    /// True while the splitter skips the rest of a line that was too long.
     skipping: bool,
 }
 
@@ -32,7 +34,7 @@ impl Lines {
         Self { buffer: Vec::new(), scanned: 0, cap, skipping: false }
     }
 
-    /// Reads more input; false at the end.
+    /// Reads more input; returns false at the end of the input.
     pub(crate) async fn read(&mut self, from: &mut (impl AsyncRead + Unpin)) -> io::Result<bool> {
         self.buffer.reserve(READ);
         Ok(from.read_buf(&mut self.buffer).await? > 0)

@@ -1,4 +1,4 @@
-//! Listener: a loopback port with a token, or a Unix socket protected by file permissions.
+//! Listener on a loopback port with a token, or on a Unix socket protected by file permissions.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,20 +20,20 @@ use crate::wire::format_event;
 /// Maximum number of clients; the listener refuses further ones with a reason.
 const MAX_CLIENTS: usize = 256;
 
-/// Time limit for the refusal: its line fits into an empty socket buffer.
+/// Time limit for sending a refusal, whose single line fits into an empty socket buffer.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Endpoint that clients connect to.
 #[derive(Debug)]
 pub enum Listener {
-    /// On a loopback address.
+    /// A TCP port on a loopback address.
     Tcp(TcpListener),
     /// A Unix socket that only its owner can open.
     Unix(SameUserListener),
 }
 
 impl Listener {
-    /// Binds `127.0.0.1:PORT` or `unix:PATH`. Needs a Tokio runtime.
+    /// Binds `127.0.0.1:PORT` or `unix:PATH`. Must be called within a Tokio runtime.
     pub async fn bind(address: &str) -> Result<Self, RouterError> {
         let failed = |source| RouterError::Listen { address: address.to_owned(), source };
         if let Some(path) = address.strip_prefix("unix:") {
@@ -56,7 +56,7 @@ impl Listener {
     }
 }
 
-/// Serves clients until `done`; connected clients first receive all events.
+/// Serves clients until `done` fires. Connected clients first receive all remaining events.
 pub async fn listen(router: &Router, listener: Listener, access: Access, done: CancellationToken) {
     let clients = TaskTracker::new();
     loop {
@@ -114,7 +114,7 @@ async fn resolve_access(connection: &Connection, access: Access) -> Option<Acces
     let found = tokio::task::spawn_blocking(move || tcp_peer(local, client)).await.ok()?;
     let is_own = match &found {
         Ok(Some(peer)) => peer.uid == rustix::process::geteuid().as_raw(),
-        // The system does not report the peer.
+        // Without a report from the system, the peer counts as the same user.
         Ok(None) => true,
         Err(_) => false,
     };
@@ -127,7 +127,7 @@ async fn resolve_access(connection: &Connection, access: Access) -> Option<Acces
             let uid = peer.map(|peer| peer.uid);
             tracing::warn!(uid, "refused a process of another user: it sent no token");
         }
-        // Clients probe for a router by connecting.
+        // Connecting without sending a token is normal: clients do so to probe for a router.
         Err(error) => tracing::debug!(%error, "refused a process: it sent no token"),
     }
     // With a token, a process of any user is served.

@@ -1,9 +1,9 @@
-//! Event log: every event in order, in segment files that outlive the process, the newest also in memory.
+//! Event log: every event in order, in segment files that outlive the process; the newest events are also in memory.
 //!
-//! The log is also the buffer of every client: each client reads from its own cursor, so a slow one costs no memory
-//! and delays no other. A line is written to its file before a client sees it, which survives a crash of the process.
-//! The log does not wait for the disk: data that must not be lost is in the hub's journal. After a power failure,
-//! which may have lost the last lines, numbering continues a million higher, so that no number is used twice.
+//! The log is also the buffer of every client: each client reads from its own cursor, so a slow client costs no memory
+//! and delays no other client. A line is written to its file before a client sees it, so that it survives a crash of
+//! the process. The log does not wait for the disk: data that must not be lost is in the hub's journal. After a power
+//! failure, which may have lost the last lines, numbering continues a million higher, so that no number is used twice.
 
 mod scan;
 
@@ -25,24 +25,27 @@ use crate::error::RouterError;
 use crate::wire::event::{AgentError, EventBody, EventNode, InjectionRef};
 use crate::wire::{EventHead, format_event_at, format_timestamp};
 
-/// Size of the ring buffer. Older events are read from their segment.
+/// Size of the in-memory ring buffer. Older events are read from their segment file.
 const RING_BYTES: usize = 4 << 20;
 
-/// Maximum of unwritten bytes while the disk accepts nothing. Beyond that, deltas are dropped: the full answer
-/// follows at the end of the turn.
+/// Maximum number of unwritten bytes while the disk accepts no writes.
+///
+/// Beyond that, deltas are dropped: the full answer follows at the end of the turn.
 const PENDING_BYTES: usize = 16 << 20;
 
-/// Factor by which pins of running injections may exceed the retention. Beyond that, deltas are dropped too: an agent
-/// that writes without end must not fill the disk.
+/// Factor by which the log may exceed its retention because of pinned events.
+///
+/// Running injections pin their events. Beyond this factor, deltas are dropped, so that an agent that writes without
+/// end does not fill the disk.
 const OVERFULL: u64 = 4;
 
-/// Gap in the numbering after events may have been lost.
+/// Gap in the numbering when events may have been lost.
 const SEQ_JUMP: u64 = 1_000_000;
 
-/// File with the boot id of the machine, to detect a reboot.
+/// File that stores the machine's boot id, to detect a reboot.
 const BOOT_FILE: &str = "boot";
 
-/// The event log.
+/// The event log: segment files, ring buffer and pins.
 #[derive(Debug)]
 pub(crate) struct EventLog {
     folder: Dir,
@@ -59,16 +62,18 @@ struct State {
     /// First number and size of each segment; the last one is open for writing.
     segments: BTreeMap<u64, u64>,
     next: u64,
-    /// Numbered events that are not in the file yet.
+    /// Events that have a number but are not in the segment file yet.
     pending: Vec<Entry>,
     pending_bytes: usize,
     ring: VecDeque<Entry>,
     ring_bytes: usize,
-    /// The last timestamp, in milliseconds and formatted: many events share it.
+    /// The last timestamp, as milliseconds and formatted; cached because many events share one timestamp.
     stamp: (i64, String),
-    /// First events of running injections: segments from the lowest one on are not removed.
+    /// Pinned events: the first event of each running injection, with the number of pins.
+    ///
+    /// Segments from the lowest pin on are not removed.
     pins: BTreeMap<u64, u32>,
-    /// True if the log exceeds its limit; `is_reported` is set once clients were notified.
+    /// True while the log exceeds its limit and drops deltas.
     is_full: bool,
     is_reported: bool,
 }
@@ -80,32 +85,32 @@ struct Entry {
     line: Vec<u8>,
 }
 
-/// Lines for one client.
+/// A batch of lines for one client.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Batch {
     /// The lines.
     pub(crate) bytes: Vec<u8>,
-    /// The last event that was examined.
+    /// Sequence number of the last event that was examined.
     pub(crate) seq: u64,
 }
 
-/// The cursor is older than the oldest retained event.
+/// Error: the cursor is older than the oldest retained event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired {
-    /// The oldest retained event.
+    /// Sequence number of the oldest retained event.
     pub(crate) oldest: u64,
 }
 
 /// Predicate that selects the events of a client.
 pub(crate) trait EventPredicate: Send {
-    /// True if every event matches, so that none has to be examined.
+    /// Returns true if every event matches, so that events need not be examined.
     fn matches_all(&self) -> bool;
-    /// True if events about this job match; `None` stands for events about no job.
+    /// Returns true if events about this job match; `None` stands for events about no job.
     fn matches(&self, job: Option<&str>) -> bool;
 }
 
 impl EventLog {
-    /// Opens the log in its folder. Removes a last line that a crash truncated.
+    /// Opens the log in its folder. Removes an incomplete last line that a crash left behind.
     pub(crate) fn open(folder: Dir, config: &Config, clock: Clock) -> Result<Self, RouterError> {
         let mut segments = BTreeMap::new();
         for name in folder.names()? {
@@ -151,7 +156,7 @@ impl EventLog {
         Ok(log)
     }
 
-    /// Assigns a number to an event. Clients see it after [`EventLog::flush`].
+    /// Assigns a sequence number to an event. Clients see the event after [`EventLog::flush`].
     pub(crate) fn append(&self, body: &EventBody) -> u64 {
         let mut state = self.state.lock();
         let is_piece = matches!(body, EventBody::AssistantDelta(_) | EventBody::ReasoningDelta(_));
@@ -190,7 +195,7 @@ impl EventLog {
 
     /// Writes pending events to the segment, then makes them visible to clients.
     ///
-    /// If the write fails, they stay pending; the next event retries.
+    /// If the write fails, the events stay pending, and the flush after the next event retries.
     pub(crate) fn flush(&self) {
         let newest = {
             let mut state = self.state.lock();
@@ -219,7 +224,7 @@ impl EventLog {
             bytes.extend_from_slice(&entry.line);
         }
         if let Err(error) = state.file.write_all(&bytes) {
-            // A partial write is rolled back, so that no line is torn or doubled.
+            // Rolls back a partial write, so that no line is torn or duplicated.
             state.file.set_len(written)?;
             state.file.seek(SeekFrom::Start(written))?;
             return Err(error);
@@ -252,7 +257,7 @@ impl EventLog {
                 state.file = file;
                 state.segments.insert(first, 0);
             }
-            // The old segment keeps growing.
+            // Events then continue in the old segment.
             Err(error) => tracing::warn!(%error, "the event log could not open a new segment"),
         }
         self.remove_expired(state);
@@ -294,7 +299,7 @@ impl EventLog {
         }
     }
 
-    /// Pins this event: it and all later ones are retained until [`EventLog::unpin`].
+    /// Pins an event: the log retains it and all later events until [`EventLog::unpin`].
     pub(crate) fn pin(&self, seq: u64) {
         *self.state.lock().pins.entry(seq).or_default() += 1;
     }
@@ -336,7 +341,7 @@ impl EventLog {
             return Some(Batch { bytes: Vec::new(), seq });
         }
         let start = state.ring.partition_point(|entry| entry.seq <= seq);
-        // The event before must be in memory as well, or there may be a gap.
+        // The event right after the cursor must be in memory, or the batch would have a gap.
         let is_whole = start > 0 || state.ring.front().is_some_and(|front| front.seq == seq + 1);
         if !is_whole {
             return None;
@@ -354,7 +359,7 @@ impl EventLog {
         Some(batch)
     }
 
-    /// Reads the next lines after `seq` from their segment, up to its end. Blocks on the disk.
+    /// Reads the next lines after `seq` from their segment, up to the segment's end. Blocks on disk I/O.
     pub(crate) fn read_segment(&self, seq: u64, predicate: &dyn EventPredicate) -> Result<Batch, Expired> {
         let (segment, following, newest) = {
             let state = self.state.lock();
@@ -403,7 +408,7 @@ impl EventLog {
     }
 }
 
-/// Returns the notice that replaces the first dropped delta.
+/// Builds the notice that replaces the first dropped delta.
 fn dropped_pieces_notice(piece: &EventBody) -> Option<EventBody> {
     let (EventBody::AssistantDelta(text) | EventBody::ReasoningDelta(text)) = piece else { return None };
     let InjectionRef { job_id, node_id, injection_id } = text.at.clone();

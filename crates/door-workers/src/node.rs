@@ -28,28 +28,28 @@ use crate::wire::event::{
 };
 use crate::worker::{Order, PromptOutcome, Report, Worker, WorkerSpec};
 
-/// Maximum number of reports per batch.
+/// Maximum number of worker reports per batch.
 const BATCH: usize = 256;
 
-/// Time limit for an agent to stop after an interrupt; then its process is killed.
+/// Time limit for an agent to stop after an interrupt. After that, its process is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Order to a node. Injections arrive through its queue instead.
+/// Order to a node. Injections are not orders; they arrive through the node's queue.
 #[derive(Debug)]
 pub(crate) enum NodeOrder {
     /// Interrupts the running turn.
     Interrupt {
-        /// The interrupted turn; `None` if no turn runs.
+        /// Receives the interrupted turn, or `None` if no turn runs.
         answer: oneshot::Sender<Option<InjectionRef>>,
     },
     /// Adds text to the running turn.
     Steer {
-        /// The text.
+        /// The text to add.
         content: String,
-        /// The turn, or the reason why the text could not be added.
+        /// Receives the turn, or the reason why the text could not be added.
         answer: oneshot::Sender<Result<InjectionRef, String>>,
     },
-    /// Answers a question.
+    /// Answers an agent's question.
     Decide {
         /// The approval id.
         approval: String,
@@ -59,7 +59,7 @@ pub(crate) enum NodeOrder {
         by: String,
         /// The request id of that client.
         request_id: String,
-        /// True if the approval was still open.
+        /// Receives true if the approval was still open.
         answer: oneshot::Sender<bool>,
     },
     /// Terminates the job.
@@ -83,7 +83,7 @@ pub(crate) struct Running {
     stopping: Option<(TurnStatus, String, Instant)>,
 }
 
-/// Task of a node.
+/// Task that runs one node.
 pub(crate) struct Node {
     router: Router,
     job: Arc<Job>,
@@ -92,16 +92,16 @@ pub(crate) struct Node {
     worker: Option<Worker>,
     is_ready: bool,
     running: Option<Running>,
-    /// A turn that the agent started itself.
+    /// A running turn that the agent started itself.
     own: Option<OwnTurn>,
-    /// The open questions of the running turn and the own turn.
+    /// Open questions of the running turn and of the agent's own turn.
     approvals: Approvals,
     /// An injection for which it is unknown whether the agent received the prompt.
     unconfirmed: Option<Running>,
     session: Option<String>,
     /// Consecutive failures of the worker.
     failures: u32,
-    /// When the worker may start.
+    /// Earliest time at which the worker may start.
     start_at: Option<Instant>,
     /// Deadline for a started worker to be ready.
     ready_by: Option<Instant>,
@@ -171,12 +171,12 @@ impl Node {
         self.shut_down().await;
     }
 
-    /// True if the agent's session can report later which prompts it received.
+    /// Returns true if the agent's session can report later which prompts it received.
     fn can_reconcile(&self) -> bool {
         self.job.launch.agent == AgentKind::Codex && self.session.is_some()
     }
 
-    /// Starts the worker or the next turn when it is due.
+    /// Starts the worker or the next turn, whichever is due.
     fn advance(&mut self) {
         if self.worker.is_none() {
             let is_time = self.start_at.is_some_and(|at| at <= Instant::now());
@@ -186,14 +186,14 @@ impl Node {
             }
             return;
         }
-        // An agent would answer a prompt sent during its own turn together with that turn.
+        // An agent would merge a prompt into its own turn and answer both together.
         if !self.is_ready || self.running.is_some() || self.own.is_some() || self.unconfirmed.is_some() {
             return;
         }
         let waiting = {
             let mut view = self.shared.state.lock();
             let Some(waiting) = view.queue.pop_front() else { return };
-            // Set while the lock is held, so that an injection is always seen as queued or running.
+            // This is set while the lock is held, so that an injection is always seen as queued or running.
             view.injection = Some(waiting.injection.at.injection_id.clone());
             waiting
         };
@@ -221,8 +221,10 @@ impl Node {
         }));
     }
 
-    /// Sends a prompt to the agent. The log records the intent first: after a crash, no prompt is sent a second time
-    /// without asking the agent.
+    /// Sends a prompt to the agent.
+    ///
+    /// The log records the intent first, so that after a crash no prompt is sent again before the agent's session was
+    /// asked.
     fn start_turn(&mut self, waiting: QueuedInjection) {
         let QueuedInjection { injection, content, handoff, pin } = waiting;
         let id = injection.at.injection_id.clone();
@@ -232,7 +234,7 @@ impl Node {
         self.order(Order::Turn { injection: id, content });
     }
 
-    /// Sends an order to the worker. If the worker does not respond, its timeout ends it.
+    /// Sends an order to the worker. A worker that does not respond is ended by its timeout.
     fn order(&mut self, order: Order) {
         if let Some(worker) = &self.worker
             && let Err(error) = worker.orders.try_send(order)
@@ -281,10 +283,10 @@ impl Node {
             self.session.clone_from(&session);
             let node = self.shared.id.node;
             self.job.record.lock().sessions.extend(session.map(|session| (node, session)));
-            // Saved before the first prompt: reconciliation after a crash needs the session.
+            // The session is saved before the first prompt, because reconciliation after a crash needs it.
             self.router.save(&self.job).await;
         }
-        // The worker did not report the outcome; only an existing session can be queried.
+        // The worker did not report the outcome, because only an existing session can be queried.
         if self.unconfirmed.is_some() {
             self.reconcile_unconfirmed(PromptOutcome::Unknown);
         }
@@ -302,7 +304,7 @@ impl Node {
         }));
     }
 
-    /// Handles the exit of the worker: its turn is lost, and the worker restarts after a backoff.
+    /// Handles the exit of the worker: the running turn is lost, and the worker restarts after a backoff.
     async fn handle_worker_exit(&mut self) {
         if let Some(worker) = self.worker.take() {
             let reason = worker.wait_exit().await;
@@ -318,7 +320,7 @@ impl Node {
         let last_line = self.shared.log.drain_last_line();
         let is_last = self.failures > self.router.config().restarts;
         let is_wanted = self.running.is_some() || !self.shared.is_idle() || self.unconfirmed.is_some();
-        // A worker that was ready and is not needed now starts with the next injection.
+        // A worker that was ready and has nothing to do restarts only with the next injection.
         let pause = self.router.config().restart * 2_u32.saturating_pow(self.failures.min(7) - 1);
         let restart = (!is_last && (is_wanted || !was_ready)).then_some(pause);
         self.start_at = restart.map(|pause| Instant::now() + pause);
@@ -337,7 +339,7 @@ impl Node {
         if let Some(running) = self.running.take() {
             self.close_approvals(running.turn.at());
             match &running.stopping {
-                // The agent may not have read the prompt: the next session reports whether it did.
+                // The agent may not have read the prompt; reconciliation with the next session shows whether it did.
                 None if !running.turn.is_delivered() && self.can_reconcile() && !is_last => {
                     self.unconfirmed = Some(running);
                 }
@@ -380,12 +382,12 @@ impl Node {
             NodeOrder::Decide { approval, decision, by, request_id, answer } => {
                 let _ = answer.send(self.decide(&approval, decision, &by, Some(request_id)));
             }
-            // The caller handles it, because it ends the task.
+            // The caller handles this order, because it ends the task.
             NodeOrder::Terminate { .. } => {}
         }
     }
 
-    /// Asks the agent to stop, once.
+    /// Asks the agent to stop the running turn. Does nothing if a stop was already requested.
     fn stop_turn(&mut self, status: TurnStatus, reason: String) {
         let Some(running) = &mut self.running else { return };
         if running.stopping.is_none() {
@@ -394,7 +396,7 @@ impl Node {
         }
     }
 
-    /// Returns the next deadline.
+    /// Returns the earliest deadline of the running turn, the own turn and the open questions.
     fn next_deadline(&self) -> Option<Instant> {
         let mut due = if self.worker.is_none() { self.start_at } else { self.ready_by };
         if let Some(running) = &self.running {
@@ -405,7 +407,7 @@ impl Node {
             };
             due = Some(due.map_or(ends, |due| due.min(ends)));
         }
-        // While an injection runs, its limits apply instead of those of the own turn.
+        // While an injection runs, its limits apply instead of the limits of the own turn.
         let own = self.own.as_ref().filter(|_| self.running.is_none()).map(OwnTurn::next_deadline);
         [self.approvals.next_deadline(), own, due].into_iter().flatten().min()
     }
@@ -495,7 +497,7 @@ impl Running {
     fn new(turn: Turn, content: String, handoff: Option<Handoff>, pin: u64, launch: &Launch) -> Self {
         let now = Instant::now();
         let limits = launch.limits;
-        // The Agent Client Protocol has no sign of acceptance before the first text of the answer.
+        // The Agent Client Protocol signals no acceptance before the first text of the answer.
         let is_mute = matches!(
             launch.agent,
             AgentKind::Acp | AgentKind::Gemini | AgentKind::Opencode | AgentKind::Goose
@@ -525,7 +527,7 @@ fn turn_limit(limits: Limits) -> Duration {
     Duration::from_secs(limits.turn_seconds.unwrap_or(1800).into())
 }
 
-/// Receives the next reports; 0 after the worker has ended. Waits forever without a worker.
+/// Receives the next reports; returns 0 after the worker has ended. Without a worker, waits forever.
 async fn next_reports(worker: Option<&mut Worker>, reports: &mut Vec<Report>) -> usize {
     match worker {
         Some(worker) => worker.reports.recv_many(reports, BATCH).await,

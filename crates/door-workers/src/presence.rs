@@ -1,7 +1,7 @@
-//! Presence of nodes as agents.
+//! Presence of the router's nodes as agents of the hub.
 //!
-//! The router announces its nodes itself. Another process reads the saved job records instead, and trusts them while
-//! a router runs.
+//! The router announces its nodes itself. Other processes read the saved job records instead, and trust these while a
+//! router runs.
 
 use switchboard_core::{AgentId, Door, Heartbeat};
 use switchboard_hub::Hub;
@@ -11,10 +11,10 @@ use crate::job::JobRecord;
 use crate::router::JOBS;
 use crate::wire::event::NodeState;
 
-/// Name of the hub service whose lease makes a process the only router.
+/// Name of the hub service whose lease makes a process the only running router.
 pub const SERVICE: &str = "router";
 
-/// Loads the presence of the nodes into this process, if a router runs.
+/// Loads the presence of the router's nodes into this process, if a router runs.
 pub async fn load_node_presence(hub: &Hub) -> Result<(), RouterError> {
     if hub.services().holder(SERVICE)?.is_none() {
         return Ok(());

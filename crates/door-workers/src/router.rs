@@ -1,4 +1,4 @@
-//! Router: jobs, their nodes, the event log, and the commands of clients.
+//! Router: jobs with their nodes, the event log, and the commands of clients.
 
 mod commands;
 mod launch;
@@ -38,10 +38,10 @@ use crate::job::{FinishedTurn, Job, NodeShared};
 use crate::log::EventLog;
 use crate::wire::event::{BudgetExceeded, CommandRejected, EventBody, RejectCode, TurnStatus};
 
-/// Topic of the job records among the hub's notes.
+/// Topic under which the hub's notes store the job records.
 pub(crate) const JOBS: &str = "jobs";
 
-/// Folders below the hub's: the event log, and the logs and working folders of workers.
+/// Folder of the event log, below the hub's folder.
 const LOG_FOLDER: &str = "router";
 const WORKERS_FOLDER: &str = "workers";
 
@@ -63,13 +63,15 @@ struct Inner {
     guard: Option<ReaperClient>,
     jobs: Mutex<BTreeMap<JobId, Arc<Job>>>,
     history: Mutex<History>,
-    /// Injections submitted to the hub and not delivered yet, with their queue slots.
+    /// Injections that were submitted to the hub but not delivered yet, with their queue slots.
     submitted: Mutex<HashMap<String, QueueSlot>>,
-    /// Steering messages in flight with the waiting request; `None` once the agent was asked.
+    /// Steering messages in flight with their waiting requests; `None` once the agent was asked.
     steering: Mutex<HashMap<String, Option<oneshot::Sender<SteerResult>>>>,
-    /// Redelivered handoffs of injections that run: the lease expired while the injection waited.
+    /// Redelivered handoffs of running injections, whose leases expired while the injections waited.
     held: Mutex<HashMap<String, Handoff>>,
-    /// Handoffs of queued injections, released after the hub has closed, so that the next router finds them in order.
+    /// Handoffs of queued injections, held until the hub has closed.
+    ///
+    /// They are released after that, so that the next router receives them in order.
     deferred: Mutex<Vec<Handoff>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
@@ -79,7 +81,7 @@ impl Router {
     /// Opens the router of a hub: resumes running jobs, and ends injections that cannot continue.
     ///
     /// Workers run in `workspace` unless their launch names a folder. The caller must hold the lease of the hub's
-    /// service `router`: only one router runs at a time.
+    /// service `router`, because only one router may run at a time.
     pub async fn open(
         hub: Hub,
         workspace: PathBuf,
@@ -113,7 +115,7 @@ impl Router {
         Ok(router)
     }
 
-    /// True if no turn runs and no injection waits.
+    /// Returns true if no turn runs and no injection waits.
     pub fn is_idle(&self) -> bool {
         self.inner.submitted.lock().is_empty()
             && self.jobs().iter().all(|job| job.nodes.iter().all(|node| node.is_idle()))
@@ -206,7 +208,7 @@ impl Router {
 
     async fn save_periodically(&self) {
         let mut beat = tokio::time::interval(SAVE_EVERY);
-        // Several times within a lease, and within the time after which an agent counts as stale.
+        // The interval is shorter than a lease and than the time after which an agent counts as stale.
         let mut renewal = tokio::time::interval(self.hub().config().lease / 3);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -238,7 +240,7 @@ impl Router {
         }
     }
 
-    /// Submits injections to the hub's journal, in this order.
+    /// Submits injections to the hub's journal, in the given order.
     pub(crate) async fn submit(&self, drafts: Vec<(Draft, QueueSlot)>) -> Vec<Result<Accepted, HubError>> {
         let ids: Vec<String> = drafts.iter().map(|(draft, _)| draft.id.to_string()).collect();
         let (drafts, slots): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
@@ -251,7 +253,7 @@ impl Router {
         answers
     }
 
-    /// Removes an injection that the hub has delivered from those in flight.
+    /// Removes an injection from the submitted ones after the hub has delivered it.
     pub(crate) fn mark_arrived(&self, injection: &str) {
         self.inner.submitted.lock().remove(injection);
     }
@@ -270,7 +272,7 @@ impl Router {
         });
     }
 
-    /// Holds the redelivered handoff of a running injection until the injection ends.
+    /// Holds the redelivered handoff of a running injection until that injection ends.
     pub(crate) fn hold_redelivery(&self, injection: String, handoff: Handoff) {
         self.inner.held.lock().insert(injection, handoff);
     }
@@ -280,7 +282,7 @@ impl Router {
         self.inner.deferred.lock().extend(handoffs);
     }
 
-    /// Finishes an injection: sends the reply, checks the budget, and settles a redelivery of it.
+    /// Finishes an injection: sends the reply, checks the budget, and settles a redelivered handoff.
     pub(crate) fn finish_turn(&self, job: &Arc<Job>, node: &Arc<NodeShared>, ended: FinishedTurn) {
         self.inner.history.lock().finish(&ended.injection.at.injection_id);
         if let Some(held) = self.inner.held.lock().remove(&ended.injection.at.injection_id) {
@@ -294,7 +296,7 @@ impl Router {
         }
     }
 
-    /// Notifies clients and the person, once, that a job exceeds its budget.
+    /// Notifies clients and the user, once per job, that the job exceeds its budget.
     pub(crate) fn check_budget(&self, job: &Arc<Job>) {
         let Some(limit) = job.launch.limits.total_tokens else { return };
         let total_tokens = job.total_tokens.load(Ordering::Relaxed);
@@ -324,8 +326,10 @@ impl Router {
     }
 }
 
-/// Drop guard for submitted injections: forgets those that the hub rejected or deduplicated, and those of a client
-/// that disconnected meanwhile.
+/// Drop guard that removes submitted injections from the router's table.
+///
+/// Dropping the guard covers injections that the hub rejected or deduplicated, and those of a client that disconnected
+/// meanwhile.
 struct SubmitGuard<'r> {
     router: &'r Router,
     ids: Vec<String>,
@@ -340,7 +344,7 @@ impl Drop for SubmitGuard<'_> {
     }
 }
 
-/// Rejects an unknown job, with a suggestion.
+/// Rejects a command for an unknown job, with a suggestion.
 pub(crate) fn reject_unknown_job(id: &str, known: &[Arc<Job>]) -> CommandRejected {
     let known: Vec<&str> = known.iter().map(|job| job.id.as_str()).collect();
     let near = switchboard_core::suggest_similar(id, known);
@@ -349,7 +353,7 @@ pub(crate) fn reject_unknown_job(id: &str, known: &[Arc<Job>]) -> CommandRejecte
     reject(RejectCode::UnknownJob, Some("payload.job_id"), format!("payload.job_id: no job '{id}'{hint}"))
 }
 
-/// Returns the sentence for how a turn ended, for a message to a person or an agent.
+/// Returns a sentence that tells a person or an agent how a turn ended.
 pub(crate) fn describe_status(status: TurnStatus) -> &'static str {
     match status {
         TurnStatus::Completed => "It was completed",

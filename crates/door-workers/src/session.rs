@@ -1,6 +1,6 @@
-//! Session of one client: commands come in, events and answers go out.
+//! Session of one client: reads commands, writes events and answers.
 //!
-//! No client delays another: each reads the log from its own cursor.
+//! No client delays another, because each reads the log from its own cursor.
 
 mod event_writer;
 
@@ -31,11 +31,12 @@ use crate::wire::PROTOCOL;
 use crate::wire::command::{AgentKind, Command, Hello, Inject, JobRef, Request, Steer, Subscribe};
 use crate::wire::event::{CommandRejected, EventBody, HelloReply, RejectCode, Subscribed};
 
-/// Maximum number of unread answers. When the queue is full, the session reads no further command of the client.
+/// Maximum number of unread answers. When the queue is full, the session stops reading the client's commands.
 const ANSWERS: usize = 256;
 
-/// How many request ids a session remembers. A retried injection is recognised by the journal, even if its id is
-/// forgotten here.
+/// Maximum number of request ids that a session remembers.
+///
+/// The journal deduplicates a retried injection even if the session has forgotten its id.
 const MAX_REQUEST_IDS: usize = 4096;
 
 /// Maximum length of a client's name.
@@ -47,18 +48,21 @@ const ORCHESTRATOR: &str = "orchestrator";
 /// Access rules of a connection.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// Accepted tokens for `hello`. If there are none, every client is served, subject to `legacy`.
+    /// Tokens that `hello` accepts. If the list is empty, every client is served, subject to `legacy`.
     pub tokens: Vec<AccessToken>,
-    /// True if a client of the legacy dialect is served without a token. It may use that dialect only, and its first
-    /// line must be a command of it. Must be false for a connection that could come from another user.
+    /// True if a client of the legacy dialect is served without a token.
+    ///
+    /// Such a client may use only that dialect, and its first line must be one of its commands. Must be false for a
+    /// connection that could come from another user.
     pub legacy: bool,
-    /// The client's process, where the system reports it. Actions of the person are refused to an agent's process.
+    /// Process id of the client, if the system reports it. An agent's process may not perform actions that are reserved
+    /// for the person.
     pub client_pid: Option<u32>,
-    /// The TCP peer on this machine, where the system reports it.
+    /// TCP peer on this machine, if the system reports it.
     pub peer: Option<TcpPeer>,
 }
 
-/// An access token and the jobs it gives access to.
+/// An access token and the jobs to which it grants access.
 #[derive(Clone)]
 pub struct AccessToken {
     /// The token itself.
@@ -76,17 +80,20 @@ impl std::fmt::Debug for AccessToken {
 /// Transport of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// Stdin and stdout: the client cannot reconnect, so it is never disconnected for lag, and it gets events without
-    /// subscribing.
+    /// Stdin and stdout.
+    ///
+    /// The client cannot reconnect, so it is never disconnected for lag, and it receives events without subscribing.
     Stdio,
-    /// A socket: the client can reconnect, so it is disconnected if it lags. Events start with its first command.
+    /// A socket.
+    ///
+    /// The client can reconnect, so it is disconnected if it lags. Its events start with its first command.
     Socket,
 }
 
-/// Serves one client until it disconnects, or until `done` and all events are written.
+/// Serves one client until it disconnects, or until `done` fires and all events are written.
 ///
-/// Fires `eof` at the end of its input. A client on a socket is then disconnected; one on stdin gets events until
-/// `done`.
+/// Fires `eof` at the end of the client's input. A client on a socket is then disconnected; a client on stdin receives
+/// events until `done` fires.
 pub async fn serve(
     router: &Router,
     reader: impl AsyncRead + Unpin,
@@ -106,7 +113,7 @@ pub async fn serve(
             tracing::debug!(%error, "reading from a client failed");
         }
         eof.cancel();
-        // Answers to earlier commands are still written.
+        // Reading stays pending, because answers to earlier commands must still be written.
         std::future::pending::<()>().await;
     };
     tokio::select! {
@@ -121,26 +128,26 @@ struct Session {
     access: Access,
     requester: Requester,
     is_admitted: bool,
-    /// True if it was admitted without a token although tokens are required.
+    /// True if the client was admitted without a token although tokens are required.
     is_restricted: bool,
     /// True from the client's first command in the legacy dialect on.
     is_legacy: Arc<AtomicBool>,
-    /// Used request ids; true for those of injections.
+    /// Request ids that were used; the value is true for an injection.
     seen: HashMap<String, bool>,
     order: VecDeque<String>,
     has_started: bool,
-    /// The subscribed jobs; `None` for all.
+    /// The jobs to which the client subscribed; `None` for all jobs.
     jobs: Option<Jobs>,
 }
 
-/// Injections that are submitted as one batch, in order of arrival.
+/// A batch of injections, in order of arrival.
 #[derive(Default)]
 struct Injections {
     drafts: Vec<(Draft, QueueSlot)>,
     submitted: Vec<SubmittedInjection>,
 }
 
-/// Data for the answer to a retried injection.
+/// An injection of the batch, with the data for an acknowledgement or rejection.
 struct SubmittedInjection {
     request_id: String,
     node: NodeId,
@@ -193,7 +200,7 @@ impl Session {
             let more = tokio::select! {
                 more = lines.read(&mut reader) => more?,
                 () = done.cancelled() => return Ok(()),
-                // Unauthenticated clients must not occupy connections.
+                // Unauthenticated clients must not occupy connections for long.
                 () = tokio::time::sleep_until(hello_by), if !self.is_admitted => {
                     let reason = "no hello with a token in time".to_owned();
                     let _ = self.answers.send(Outgoing::Disconnect { reason }).await;
@@ -231,11 +238,12 @@ impl Session {
             Some(Ok(request)) => request,
             Some(Err(rejected)) => {
                 if is_legacy {
-                    // An invalid field does not change the client's dialect.
+                    // A legacy command selects the legacy dialect even if one of its fields is invalid.
                     self.admit_legacy();
                     self.is_legacy.store(true, Ordering::Release);
                 } else if !self.is_admitted && self.access.legacy {
-                    // A web page can make a browser connect, but cannot choose the first line that the browser sends.
+                    // The first line protects against web pages: they can make a browser connect but cannot choose the
+                    // line it sends first.
                     tracing::warn!(
                         reason = rejected.reason,
                         "refused a client that does not speak the legacy dialect"
@@ -259,7 +267,7 @@ impl Session {
         self.is_admitted
     }
 
-    /// Admits a client of the legacy dialect, where the access allows it.
+    /// Admits a client of the legacy dialect if its access rules allow that.
     fn admit_legacy(&mut self) {
         if !self.is_admitted && self.access.legacy {
             (self.is_admitted, self.is_restricted) = (true, true);
@@ -305,7 +313,7 @@ impl Session {
                 injections.add(&request_id, drafts);
                 return Ok(());
             }
-            // Earlier injections are submitted first, to keep the order.
+            // Earlier injections are submitted first, to preserve the order of commands.
             _ => self.submit(injections).await,
         }
         if matches!(command, Command::Approve(_)) {
@@ -329,7 +337,7 @@ impl Session {
                 };
                 let handled = self.router.handle(&self.requester, request_id.clone(), command).await;
                 let answers = match (handled, ended_job) {
-                    // Clients of the legacy dialect terminate every job of a list, including terminated ones.
+                    // Clients of the legacy dialect terminate every job in a list, including terminated ones.
                     (Err(rejected), Some(job)) if rejected.code == RejectCode::JobOver => {
                         vec![EventBody::JobTerminated(terminated(&job, request_id))]
                     }
@@ -351,8 +359,9 @@ impl Session {
         }
     }
 
-    /// Registers a request id. A duplicate is an error, except for an injection: that is a retry, and the journal
-    /// knows whether it is identical.
+    /// Registers a request id and rejects a duplicate.
+    ///
+    /// A duplicate of an injection is a retry and passes: the journal knows whether it is identical.
     fn register_request_id(&mut self, request_id: &str, is_injection: bool) -> Result<(), CommandRejected> {
         match self.seen.get(request_id) {
             Some(true) if is_injection => Ok(()),
@@ -374,7 +383,7 @@ impl Session {
         }
     }
 
-    /// Starts events from now on, unless the client has subscribed.
+    /// Starts sending events from now on, unless the client has already subscribed.
     async fn start_events(&mut self) {
         if !std::mem::replace(&mut self.has_started, true) {
             let subscription = Subscription { jobs: None, requester: self.requester.clone() };
@@ -382,8 +391,9 @@ impl Session {
         }
     }
 
-    /// Adds the job of a command to the subscription, because the answer is among the job's events. Returns the job
-    /// if it was added.
+    /// Adds the job of a command to the subscription, because the answer is among the job's events.
+    ///
+    /// Returns the job if it was added.
     fn follow_job(&self, command: &mut Command) -> Option<String> {
         let jobs = self.jobs.as_ref()?;
         let job = match command {
@@ -409,14 +419,16 @@ impl Session {
         Some(job)
     }
 
-    /// Removes a job that was added for a rejected command.
+    /// Removes a job from the subscription after the command that added it was rejected.
     fn unfollow_job(&self, job: Option<String>) {
         if let (Some(jobs), Some(job)) = (&self.jobs, job) {
             jobs.lock().retain(|known| *known != job);
         }
     }
 
-    /// Submits the collected injections. The log has the acknowledgement, once the journal is on disk.
+    /// Submits the batch of injections.
+    ///
+    /// The acknowledgement goes to the log, once the journal is on disk.
     async fn submit(&self, injections: &mut Injections) {
         let Injections { drafts, submitted } = std::mem::take(injections);
         if drafts.is_empty() {
@@ -458,7 +470,7 @@ impl Session {
                     format!("payload.client: must have 1 to {CLIENT} letters, digits, '.', '_' or '-'");
                 return Err(reject(RejectCode::BadField, Some("payload.client"), reason));
             }
-            // Two owners may use the same client name without sharing it.
+            // Two owners may use the same client name without sharing a client.
             self.requester.client = match &self.requester.owner {
                 Some(owner) => format!("{owner}.{client}"),
                 None => client,
@@ -468,7 +480,7 @@ impl Session {
             let name = Name::parse(&agent).map_err(|error| {
                 reject(RejectCode::BadField, Some("payload.agent"), format!("payload.agent: {error}"))
             })?;
-            // A program of this user may act as the person; a program of another owner may not.
+            // A program of this user may act as the person, but a program of another owner may not.
             let is_person = name.is_human() && self.requester.owner.is_some();
             if is_person || name.as_str().eq_ignore_ascii_case(HUB_NAME) {
                 let reason = format!("payload.agent: you are not '{name}'; choose another name");
@@ -496,7 +508,7 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses an action of the person to a client that is an agent's process.
+    /// Rejects an action that is reserved for the person if the client is an agent's process.
     async fn refuse_agent(&self, field: &str, action: &str) -> Result<(), CommandRejected> {
         let refuse = |detail: String| {
             let reason = format!("{field}: only a person may {action}, and {detail}");
@@ -512,7 +524,7 @@ impl Session {
         });
         match found.await {
             Ok((_, Some(evidence))) => refuse(format!("the client is an agent's process: {evidence}")),
-            // A token identifies a client; without one, its process must be known.
+            // A token identifies a client; a client without a token must have a known process.
             Ok((true, None)) if self.is_restricted => {
                 refuse("the client's process is unknown; answer with `switchboard worker approve`".to_owned())
             }
@@ -546,7 +558,7 @@ impl Session {
         Ok(())
     }
 
-    /// Queues an answer; ignored if the client has disconnected.
+    /// Queues an answer; does nothing if the client has disconnected.
     async fn answer(&self, answer: EventBody) {
         let _ = self.answers.send(Outgoing::Answer(answer)).await;
     }

@@ -1,5 +1,7 @@
-//! State machine of a turn, as a value. Whatever an agent reports, and in whatever order, the events follow the order
-//! of the protocol, and there is exactly one end.
+//! State machine of a turn, as a value.
+//!
+//! An agent may report anything in any order. The resulting events still follow the order of the protocol, and each
+//! turn ends exactly once.
 
 use crate::wire::event::{
     CommandCompleted, CommandStarted, EventBody, FileChange, InjectFailed, Injection, InjectionRef, Text,
@@ -7,12 +9,12 @@ use crate::wire::event::{
 };
 use crate::worker::{AgentActivity, Report};
 
-/// An injection whose prompt was sent to its agent, or is about to be.
+/// A turn: an injection whose prompt was sent to its agent, or is about to be sent.
 #[derive(Debug)]
 pub(crate) struct Turn {
     injection: Injection,
     stage: Stage,
-    /// The last full answer; an agent may report several.
+    /// The last full answer; an agent may report several of them.
     answer: Option<String>,
     /// Deltas since the last full answer, for agents that report none.
     pieces: String,
@@ -27,7 +29,8 @@ enum Stage {
     Over,
 }
 
-/// Maximum of buffered delta bytes; a longer answer loses its start. Clients got every delta as an event.
+/// Maximum number of buffered delta bytes. A longer answer loses its beginning; clients received every delta as an
+/// event.
 const MAX_PIECES: usize = 8 << 20;
 
 impl Turn {
@@ -36,7 +39,7 @@ impl Turn {
         Self { injection, stage: Stage::Sent, answer: None, pieces: String::new(), tokens: None }
     }
 
-    /// Creates the turn of an injection that its agent accepted, according to the log.
+    /// Creates the turn of an injection that its agent has accepted, according to the log.
     pub(crate) fn delivered(injection: Injection) -> Self {
         Self { stage: Stage::Delivered, ..Self::new(injection) }
     }
@@ -49,7 +52,7 @@ impl Turn {
         &self.injection.at
     }
 
-    /// True if the agent has accepted the prompt.
+    /// Returns true if the agent has accepted the prompt.
     pub(crate) fn is_delivered(&self) -> bool {
         self.stage >= Stage::Delivered
     }
@@ -68,7 +71,7 @@ impl Turn {
         self.tokens
     }
 
-    /// Returns the events that follow from a report; none after the end.
+    /// Returns the events that follow from a report; returns none after the end of the turn.
     pub(crate) fn apply(&mut self, report: Report) -> Vec<EventBody> {
         let mut events = Vec::new();
         if self.is_over() {
@@ -96,7 +99,7 @@ impl Turn {
                 self.advance(Stage::Started, &mut events);
                 events.push(activity_event(activity, self.at().clone()));
             }
-            // The node handles these.
+            // The node itself handles these reports.
             Report::Ready { .. }
             | Report::Reconciled(_)
             | Report::Question { .. }
@@ -108,7 +111,7 @@ impl Turn {
         events
     }
 
-    /// Returns the events that end the turn; none if it had ended.
+    /// Returns the events that end the turn; returns none if the turn had already ended.
     pub(crate) fn end(&mut self, status: TurnStatus, error: Option<String>, used: u64) -> Vec<EventBody> {
         let mut events = Vec::new();
         if self.is_over() {
@@ -137,7 +140,7 @@ impl Turn {
         events
     }
 
-    /// Advances to a stage, with the events of the stages between.
+    /// Advances the turn to a stage and appends the events of the stages in between.
     fn advance(&mut self, to: Stage, events: &mut Vec<EventBody>) {
         if self.stage < Stage::Delivered && to >= Stage::Delivered {
             events.push(EventBody::InjectDelivered(self.injection.clone()));

@@ -1,6 +1,6 @@
 //! Wire format of `codeswarm.router.v1`, sections 1 to 6, with extensions.
 //!
-//! Unknown fields are ignored in both directions (section 7). Absent fields are omitted and never `null`.
+//! Unknown fields are ignored in both directions (section 7). Absent fields are omitted and are never `null`.
 
 pub mod command;
 pub mod event;
@@ -21,18 +21,18 @@ pub const PROTOCOL: &str = "codeswarm.router.v1";
 
 /// Formats an event as a line with its newline.
 ///
-/// `seq` is the event's number in the log. An answer for one client alone is not in the log and carries the number up
-/// to which that client was served: either way, the client resumes from it.
+/// `seq` is the sequence number of the event in the log. An answer for one client alone is not in the log and carries
+/// the number up to which that client was served. In both cases, the client can resume from `seq`.
 pub fn format_event(seq: u64, at: Timestamp, body: &EventBody) -> Vec<u8> {
     format_event_at(seq, &format_timestamp(at), body)
 }
 
-/// Formats an event with a formatted timestamp.
+/// Formats an event with an already formatted timestamp.
 pub(crate) fn format_event_at(seq: u64, stamp: &str, body: &EventBody) -> Vec<u8> {
     write_event_line(seq, stamp, body)
 }
 
-/// Formats an event with any name.
+/// Formats an event from its name and data.
 pub(crate) fn format_raw_event(seq: u64, stamp: &str, event: &str, data: &Map<String, Value>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Body<'b> {
@@ -50,11 +50,11 @@ fn write_event_line(seq: u64, stamp: &str, body: &impl Serialize) -> Vec<u8> {
     line.extend_from_slice(seq.to_string().as_bytes());
     line.push(b',');
     let start = line.len();
-    // Maps with string keys and plain values always serialize.
+    // Serialization cannot fail, because all maps have string keys and plain values.
     if serde_json::to_writer(&mut line, body).is_ok() {
         line.remove(start);
     }
-    // Escaped, so that clients that split at Unicode line breaks get one line as well.
+    // Unicode line breaks are escaped, because some clients split lines at them.
     if let Ok(Cow::Owned(escaped)) = std::str::from_utf8(&line).map(escape_json_line) {
         line = escaped.into_bytes();
     }
@@ -62,22 +62,22 @@ fn write_event_line(seq: u64, stamp: &str, body: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// Formats a time as section 1 requires: UTC with `Z`, in milliseconds.
+/// Formats a time as section 1 requires: UTC with `Z` and milliseconds.
 pub fn format_timestamp(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
-/// An event as a client reads it, with unparsed data.
+/// An event as a client reads it, with its data unparsed.
 #[derive(Debug, Deserialize)]
 pub struct EventLine<'l> {
-    /// Its number in the log.
+    /// Sequence number of the event in the log.
     pub seq: u64,
-    /// When it was written.
+    /// Time when the event was written.
     #[serde(default)]
     pub timestamp: String,
-    /// Its name.
+    /// Name of the event.
     pub event: String,
-    /// Its payload.
+    /// Payload of the event.
     #[serde(borrow)]
     pub data: &'l RawValue,
 }

@@ -1,7 +1,8 @@
 //! Workers: one task per node that speaks an agent's protocol and reports to the node.
 //!
 //! A worker receives [`Order`]s and sends [`Report`]s, both over bounded channels. It knows nothing of jobs, queues,
-//! events or timeouts; those belong to the node. When its task ends, its process has ended too.
+//! events or timeouts, which are the node's responsibility. When the task of a worker has ended, the worker's process
+//! has ended too.
 
 mod acp;
 mod claude;
@@ -28,20 +29,25 @@ pub(crate) use self::log::{WorkerLog, is_log_file};
 use crate::wire::command::{AgentKind, Decision, Launch};
 use crate::wire::event::{Change, Question, Tokens, TurnStatus};
 
-/// Maximum number of open questions per agent. No client answers more; further questions are declined.
+/// Maximum number of open questions per agent.
+///
+/// No client answers more questions at a time, so further ones are declined.
 const MAX_OPEN_QUESTIONS: usize = 64;
 
-/// Capacity of the order channel: one decision per open question, and a few more, because a node runs one turn at a
-/// time.
+/// Capacity of the order channel.
+///
+/// It holds one decision per open question and a few other orders, because a node runs only one turn at a time.
 const ORDER_QUEUE: usize = MAX_OPEN_QUESTIONS + 16;
 
-/// Capacity of the report channel. When it is full, the worker waits, and so does its process.
+/// Capacity of the report channel.
+///
+/// When the channel is full, the worker waits, and so does its process (backpressure).
 const REPORT_QUEUE: usize = 1024;
 
 /// Order to a worker.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Sends a prompt to the agent. Only while no turn runs.
+    /// Sends a prompt to the agent. Allowed only while no turn runs.
     Turn {
         /// The injection id, passed to agents that can store it.
         injection: String,
@@ -52,14 +58,14 @@ pub(crate) enum Order {
     Steer {
         /// The text.
         content: String,
-        /// Confirmation, or the reason why it was not added.
+        /// Receives a confirmation, or the reason why the text was not added.
         answer: oneshot::Sender<Result<(), String>>,
     },
     /// Interrupts the running turn.
     Interrupt,
     /// Answers a question.
     Decide {
-        /// The worker's key of the question.
+        /// The worker's key for the question.
         key: u64,
         /// The decision.
         decision: Decision,
@@ -71,12 +77,12 @@ pub(crate) enum Order {
 pub(crate) enum Report {
     /// The agent is ready for a prompt.
     Ready {
-        /// Its process id, if the process outlives a turn.
+        /// Process id of the agent, if the process outlives a turn.
         pid: Option<u32>,
-        /// The agent's session id, to resume it later.
+        /// The agent's session id, with which the session can be resumed.
         session: Option<String>,
     },
-    /// Outcome of the unconfirmed injection. Before `Ready`.
+    /// Outcome of the unconfirmed injection, sent before `Ready`.
     Reconciled(PromptOutcome),
     /// The agent has accepted the prompt.
     Accepted,
@@ -90,9 +96,9 @@ pub(crate) enum Report {
     Answer(String),
     /// An activity of the agent.
     Activity(AgentActivity),
-    /// A question. The worker chooses the key.
+    /// The agent asks a question. The worker chooses its key.
     Question {
-        /// Key for the answer.
+        /// Key with which the answer refers to the question.
         key: u64,
         /// The question.
         question: Question,
@@ -102,7 +108,7 @@ pub(crate) enum Report {
         /// The key of the question.
         key: u64,
     },
-    /// Tokens of the turn so far.
+    /// Tokens that the turn has used so far.
     Usage(Tokens),
     /// The agent reported an error.
     Error {
@@ -113,9 +119,9 @@ pub(crate) enum Report {
     },
     /// The turn has ended.
     Ended {
-        /// The status.
+        /// How the turn ended.
         status: TurnStatus,
-        /// The reason.
+        /// The reason, unless the turn completed.
         error: Option<String>,
     },
     /// A report about a turn that the agent started itself.
@@ -129,22 +135,22 @@ pub(crate) enum OwnTurnReport {
     Started,
     /// An activity of the agent.
     Activity(AgentActivity),
-    /// A question. The worker chooses the key.
+    /// The agent asks a question. The worker chooses its key.
     Question {
-        /// Key for the answer.
+        /// Key with which the answer refers to the question.
         key: u64,
         /// The question.
         question: Question,
     },
     /// The turn has ended.
     Ended {
-        /// The status.
+        /// How the turn ended.
         status: TurnStatus,
-        /// The reason.
+        /// The reason, unless the turn completed.
         error: Option<String>,
         /// The agent's last text.
         answer: Option<String>,
-        /// Tokens used.
+        /// Tokens that the turn used.
         tokens: Option<Tokens>,
     },
 }
@@ -162,20 +168,20 @@ pub(crate) enum AgentActivity {
         exit_code: Option<i64>,
         output: Option<String>,
     },
-    /// Files are changed.
+    /// The agent changes files.
     FileChange { item_id: String, status: String, changes: Vec<Change> },
 }
 
 /// Outcome of an injection that was in flight when the router or the worker ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PromptOutcome {
-    /// The agent did not receive the prompt: it can be sent again.
+    /// The agent did not receive the prompt, so the prompt can be sent again.
     NotReceived,
     /// The agent has answered.
     Answered { answer: Option<String> },
-    /// The agent received the prompt and did not finish.
+    /// The agent received the prompt but did not finish its turn.
     Incomplete,
-    /// The session does not show it.
+    /// The session does not show whether the agent received the prompt.
     Unknown,
 }
 
@@ -185,19 +191,19 @@ pub(crate) struct WorkerSpec {
     pub(crate) launch: Arc<Launch>,
     /// The agent's name in the hub.
     pub(crate) name: Name,
-    /// The workspace to which the worker belongs, independent of its working folder.
+    /// The workspace to which the worker belongs, whatever its working folder.
     pub(crate) workspace: PathBuf,
     pub(crate) cwd: PathBuf,
     pub(crate) log: Arc<WorkerLog>,
     pub(crate) guard: Option<ReaperClient>,
     pub(crate) grace: Duration,
-    /// The agent's previous session, to resume.
+    /// The agent's previous session, which the worker resumes.
     pub(crate) session: Option<String>,
     /// An injection for which it is unknown whether the agent received the prompt.
     pub(crate) unconfirmed: Option<String>,
 }
 
-/// Worker's end of the channels.
+/// The worker's end of the order and report channels.
 pub(crate) struct WorkerPipe {
     pub(crate) orders: mpsc::Receiver<Order>,
     pub(crate) reports: mpsc::Sender<Report>,
@@ -205,7 +211,7 @@ pub(crate) struct WorkerPipe {
 }
 
 impl WorkerPipe {
-    /// Sends a report; ignored if the node has ended, which also fires `stop`.
+    /// Sends a report. Does nothing if the node has ended, in which case `stop` fires as well.
     pub(crate) async fn report(&self, report: Report) {
         let _ = self.reports.send(report).await;
     }
@@ -245,20 +251,22 @@ impl Worker {
         Self { orders, reports, task, stop, grace }
     }
 
-    /// Waits for the exit after the last report; returns how it ended.
+    /// Waits for the worker to exit after its last report; returns how the worker ended.
     pub(crate) async fn wait_exit(self) -> String {
         self.task.await.unwrap_or_else(|error| format!("its task failed: {error}"))
     }
 
-    /// Stops the worker gracefully, then by force; on return its process group has ended.
+    /// Stops the worker gracefully, then by force.
+    ///
+    /// When this returns, the worker's process group has ended.
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
-        // The worker may be blocked on a report.
+        // Closing the channel unblocks a worker that waits to send a report.
         self.reports.close();
         while self.reports.recv().await.is_some() {}
         let limit = self.grace * 3 + Duration::from_secs(1);
         if tokio::time::timeout(limit, &mut self.task).await.is_err() {
-            // Dropping the task kills the whole process group.
+            // Dropping the task kills the worker's whole process group.
             self.task.abort();
             let _ = self.task.await;
         }

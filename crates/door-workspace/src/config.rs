@@ -6,17 +6,20 @@ use jiff::SignedDuration;
 
 use crate::terminal::TerminalConfig;
 
-/// The door's settings, resolved.
+/// Resolved settings of the workspace door.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Time that a file which does not parse must stay unchanged before it counts as malformed rather than as half
-    /// written.
+    /// Settle time of a file that does not parse.
+    ///
+    /// A file that stays unchanged for this long counts as malformed rather than as half written.
     pub settle: Duration,
-    /// Interval of scanning all mailboxes without a file event.
+    /// Poll interval for scanning the mailboxes when no file event arrives.
     pub rescan: Duration,
-    /// The same on a network mount, which reports no events of other machines.
+    /// Poll interval on a network mount, where the watcher does not see changes by other machines.
     pub rescan_network: Duration,
-    /// Largest message file that is read. A body of 1 MiB can take six times that as JSON.
+    /// Maximum size of a message file in bytes; larger files are not read.
+    ///
+    /// A body of 1 MiB can take six times as many bytes as JSON.
     pub file_limit: u64,
     /// Retention of archived files, receipts and journal entries.
     pub retention: Retention,
@@ -24,14 +27,14 @@ pub struct Config {
     pub terminals: TerminalConfig,
 }
 
-/// Retention times; `None` retains without a limit.
+/// Retention times; `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Files under `archive/`.
+    /// Retention of files under `archive/`.
     pub archive: Option<SignedDuration>,
-    /// Files under `outbox/`.
+    /// Retention of files under `outbox/`.
     pub receipts: Option<SignedDuration>,
-    /// Journal messages whose deliveries have all ended.
+    /// Retention of journal messages whose deliveries have all ended.
     pub journal: Option<SignedDuration>,
 }
 
@@ -41,7 +44,9 @@ impl Retention {
 }
 
 impl Default for Retention {
-    /// A month of files, which people may look up by hand, and three months of a journal that can be searched.
+    /// Returns the default retention times.
+    ///
+    /// Files are retained for 30 days, because people may look them up by hand, and the searchable journal for 90 days.
     fn default() -> Self {
         let days = |days: i64| Some(SignedDuration::from_hours(24 * days));
         Self { archive: days(30), receipts: days(30), journal: days(90) }

@@ -1,4 +1,4 @@
-//! Delivers messages by writing mailbox files.
+//! Delivery: writes messages as files into mailboxes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,31 +21,36 @@ use crate::tree::{Folders, Section, Tree};
 use crate::wire::MessageFile;
 use crate::workspace::Workspace;
 
-/// Most deliveries per batch.
+/// Maximum number of deliveries per batch.
 const BATCH: usize = 64;
 
-/// Under load, how long deliveries are collected into a batch. A batch costs three thread switches and a transaction
-/// besides its files, which is then paid once for many; submitters have the CPU meanwhile.
+/// Pause after a batch under load, so that deliveries collect into the next batch.
+///
+/// Besides its files, a batch costs three thread switches and a transaction; a larger batch shares this cost among more
+/// messages. During the pause, submitters have the CPU.
 const GATHER: Duration = Duration::from_millis(2);
 
-/// Most batches that are written and not yet reported. Two keep both cores busy; more would only hold more messages in
-/// memory.
+/// Maximum number of batches that are written but not yet reported.
+///
+/// Two batches keep both cores busy; more would only hold more messages in memory.
 const UNREPORTED_BATCHES: usize = 2;
 
-/// Largest existing file that is read for a comparison; a larger one is read only if the new file is as large.
+/// Maximum size of an existing file that is read for a comparison.
+///
+/// The limit is higher if the new file is itself that large.
 pub(crate) const LARGEST: u64 = 64 << 20;
 
-/// The file that one mailbox should have for a message.
+/// Expected mailbox file of a message, to compare with the file on disk.
 pub(crate) struct Expected {
     pub(crate) file: MessageFile,
     parent: Option<MessageId>,
     directory: Arc<Directory>,
 }
 
-/// Delivers what the hub hands over, until it shuts down.
+/// Delivers the hub's handoffs until the hub shuts down.
 ///
-/// Message files are written batch by batch, so that a mailbox fills in the order of the journal. The receipts and the
-/// report of a batch overlap with the next batch.
+/// Message files are written batch by batch, so that a mailbox fills in journal order. While the next batch is written,
+/// the receipts of the previous batch are written and its outcomes reported.
 pub(crate) async fn run(workspace: &Workspace, mut outbound: Outbound) {
     let mut reports = JoinSet::new();
     let mut ended: Option<Instant> = None;
@@ -54,7 +59,7 @@ pub(crate) async fn run(workspace: &Workspace, mut outbound: Outbound) {
         if handoffs.is_empty() {
             break;
         }
-        // After a full batch more deliveries are waiting already.
+        // A full batch is followed by the next one without a pause, because more deliveries are already waiting.
         let are_some = (2..BATCH).contains(&handoffs.len());
         let is_busy = are_some && ended.is_some_and(|ended| ended.elapsed() < 2 * GATHER);
         if let Some(written) = write_all(workspace, handoffs).await {
@@ -74,7 +79,7 @@ pub(crate) async fn run(workspace: &Workspace, mut outbound: Outbound) {
 
 /// Writes the message files. Returns `None` after a panic, which drops the handoffs.
 ///
-/// Files are not synced: the journal has the messages, and after a power failure the files are written again.
+/// Files are not synced: the messages are in the journal, and after a power failure the files are rewritten from it.
 async fn write_all(workspace: &Workspace, handoffs: Vec<Handoff>) -> Option<Vec<(Handoff, Outcome)>> {
     let mut named = Vec::with_capacity(handoffs.len());
     for handoff in handoffs {
@@ -98,8 +103,8 @@ async fn write_all(workspace: &Workspace, handoffs: Vec<Handoff>) -> Option<Vec<
 
 /// Writes the receipts of a batch, then reports all its outcomes at once.
 ///
-/// In this order, a process killed between the two repeats a delivery that finds its own file. The other order would
-/// leave a delivery without a receipt.
+/// If a process is killed between the two steps, the message is redelivered, and the redelivery finds the file that
+/// already exists. The other order would leave a delivery without a receipt.
 async fn report_all(workspace: Workspace, written: Vec<(Handoff, Outcome)>) {
     let (tree, now) = (workspace.tree().clone(), workspace.hub().now());
     let written = blocking::run(move || {
@@ -138,13 +143,14 @@ fn write_receipts(tree: &Tree, written: &[(Handoff, Outcome)], now: Timestamp) {
     }
 }
 
-/// Supersedes earlier tasks and writes remaining receipts after an outcome was reported.
+/// Supersedes earlier tasks and writes remaining receipts once an outcome is reported.
 async fn finish_report(workspace: &Workspace, message: &Message, state: DeliveryState) {
     let mut failed = Ok(());
     if state == DeliveryState::Delivered && replaces_earlier(message) {
         failed = workspace.supersede_earlier(message).await;
     }
-    // A message to one agent has its receipt; others get theirs once the outcome of every recipient is known.
+    // A message to a single agent already has its receipt; any other message gets one when the outcome of every
+    // recipient is known.
     if message.to.as_agent().is_none() || state != DeliveryState::Delivered {
         failed = failed.and(workspace.write_receipt(message.id).await);
     }
@@ -153,7 +159,7 @@ async fn finish_report(workspace: &Workspace, message: &Message, state: Delivery
     }
 }
 
-/// Writes one message into its mailbox.
+/// Writes the file of one message into the recipient's mailbox.
 fn write_one(
     folders: &mut Folders<'_>,
     own_files: &OwnFiles,
@@ -168,7 +174,8 @@ fn write_one(
     if handoff.delivery.attempts > 1
         && folders.is_archived(agent, &ids::file_name(&ids::native_id(&handoff.message)))
     {
-        // An earlier attempt delivered it and its report was lost; the reader has archived it since.
+        // An earlier attempt delivered the file but its report was lost, and the reader has archived the file since.
+        // Report success instead of redelivering.
         return Outcome::Delivered;
     }
     let file = to_mailbox(&handoff.message, &recipient, reply_to);
@@ -185,12 +192,13 @@ fn write_one(
     }
 }
 
-/// Writes a message's file, unless it exists. Another file of that name is moved aside. The temporary file is in
-/// `root`, which is not watched.
+/// Writes a message's file, unless an equivalent file exists.
+///
+/// A different file under that name is moved aside. The temporary file is created in `root`, which has no watcher.
 pub(crate) fn write_file(root: &Dir, mailbox: &Dir, file: &MessageFile) -> Result<(), FileError> {
     let name = ids::file_name(&file.id);
     let bytes = file.to_bytes();
-    // At most twice: the file in the way is moved aside in between.
+    // Two attempts suffice: after the first one, the conflicting file is moved aside.
     for _ in 0..2 {
         if mailbox.create_new_from(root, &name, &bytes, Durability::Unsynced)? == Created::Created {
             return Ok(());
@@ -207,7 +215,7 @@ pub(crate) fn write_file(root: &Dir, mailbox: &Dir, file: &MessageFile) -> Resul
     Ok(())
 }
 
-/// Moves a file aside whose content does not match its name.
+/// Quarantines a file whose content does not match its name by moving it aside.
 pub(crate) fn move_aside(mailbox: &Dir, name: &str) -> Result<String, FileError> {
     let aside = format!("{name}.conflict.{:08x}", fastrand::u32(..));
     mailbox.move_new(name, mailbox, &aside)?;
@@ -216,7 +224,7 @@ pub(crate) fn move_aside(mailbox: &Dir, name: &str) -> Result<String, FileError>
 }
 
 impl Expected {
-    /// Builds the file of `message` in the mailbox of `recipient`.
+    /// Builds the expected file of `message` in the mailbox of `recipient`.
     pub(crate) fn new(
         message: &Message,
         recipient: &AgentId,
@@ -226,7 +234,9 @@ impl Expected {
         Self { file: to_mailbox(message, recipient, reply_to), parent: message.in_reply_to, directory }
     }
 
-    /// True if a file is equivalent, in any formatting and with any of the sender's names.
+    /// Returns true if a file is equivalent to the expected one.
+    ///
+    /// Formatting does not matter, and any current or former name of the sender matches.
     pub(crate) fn matches(&self, bytes: &[u8]) -> bool {
         let Ok(mut found) = MessageFile::parse(bytes) else { return false };
         let mut expected = self.file.clone();
@@ -235,7 +245,8 @@ impl Expected {
                 file.sender = self.directory.canonical(&sender).to_string();
             }
         }
-        // Another program's id of a message that has left the journal cannot be known.
+        // If the parent message has left the journal, the id that another program gave it is unknown, so any such id
+        // matches.
         let parent = self.parent.map(ids::to_native);
         if expected.reply_to == parent
             && found.reply_to.as_deref().is_some_and(|name| ids::from_native(name).is_none())
@@ -246,29 +257,29 @@ impl Expected {
     }
 }
 
-/// True if this is the name of a file that was moved aside.
+/// Returns true if this is the name of a file that was moved aside.
 pub(crate) fn is_conflict_name(name: &str) -> bool {
     name.contains(".json.conflict.")
 }
 
-/// True if two files are equivalent, in any formatting.
+/// Returns true if two message files are equivalent, ignoring formatting.
 pub(crate) fn is_equivalent_file(one: &[u8], other: &[u8]) -> bool {
     one == other || MessageFile::parse(other).is_ok_and(|other| is_equivalent(one, &other))
 }
 
-/// True if a file is equivalent to a message, in any formatting.
+/// Returns true if a file is equivalent to a message, ignoring formatting.
 fn is_equivalent(bytes: &[u8], expected: &MessageFile) -> bool {
     MessageFile::parse(bytes).is_ok_and(|found| normalize(found) == normalize(expected.clone()))
 }
 
-/// Normalizes fields that writers spell differently without a difference in meaning.
+/// Normalizes fields that writers spell differently but that mean the same.
 fn normalize(mut file: MessageFile) -> MessageFile {
     file.sender = file.sender.to_ascii_lowercase();
-    // The mailbox determines the recipient; the file may have a former name.
+    // The mailbox determines the recipient; the file may contain a former name.
     file.recipient.clear();
-    // Files from before labels were introduced have none.
+    // Files written before labels were introduced have no label.
     drop_label(&mut file);
-    // A file without a time takes its modification time, which is no difference in content.
+    // A file without a creation time uses its modification time, so a missing time is not a difference.
     file.created_at = None;
     file
 }

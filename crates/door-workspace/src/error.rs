@@ -14,19 +14,19 @@ use crate::workflow::WorkflowError;
 /// An error of the workspace door.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
-    /// There is no workspace.
+    /// The folder is not in a workspace.
     #[error("{} has no .switchboard folder", .path.display())]
     NotAWorkspace {
         /// The folder that was searched.
         path: PathBuf,
     },
-    /// The folder was moved, deleted or replaced while it was in use.
+    /// The workspace folder was moved, deleted or replaced while it was in use.
     #[error("{} was moved or replaced while in use", .path.display())]
     Moved {
-        /// Its former path.
+        /// Former path of the folder.
         path: PathBuf,
     },
-    /// `state.json` is invalid, and the request does not change it.
+    /// `state.json` is invalid. The request leaves the file unchanged.
     #[error("state.json is not valid: {problem}")]
     DamagedState {
         /// The parser's error.
@@ -35,16 +35,16 @@ pub enum WorkspaceError {
     /// A role is unknown, unassigned or ambiguous.
     #[error(transparent)]
     Role(#[from] RoleError),
-    /// No member of a team got the message.
+    /// No member of the team received the message.
     #[error(transparent)]
     TeamSend(#[from] TeamSendError),
-    /// A workflow's rules refuse the request.
+    /// A workflow rule rejects the request.
     #[error(transparent)]
     Workflow(#[from] WorkflowError),
     /// The recipient is not a valid address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// `bridge.json` is not in our format, so it is not changed.
+    /// `bridge.json` is not in Switchboard's format. The request leaves the file unchanged.
     #[error("bridge.json is not valid: {problem}")]
     DamagedBridge {
         /// The parser's error.
@@ -53,29 +53,31 @@ pub enum WorkspaceError {
     /// A field has an invalid value.
     #[error("the field '{field}' {problem}")]
     Field {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// The rule that it breaks, and a valid value.
+        /// The rule that the value violates, and an example of a valid value.
         problem: String,
     },
-    /// Another process types for this agent.
+    /// Another process already types into this agent's terminal.
     #[error("{holder} already runs the terminal of '{agent}' in this workspace")]
     TerminalTaken {
-        /// The agent.
+        /// The agent whose terminal is taken.
         agent: Name,
-        /// The process.
+        /// Description of the process that holds the terminal.
         holder: String,
     },
-    /// An `execute` message for an agent without a running terminal: it would never be typed.
+    /// The agent has no running terminal, so an `execute` message would never be typed.
     #[error("no terminal of '{agent}' runs, so nothing would be typed")]
     NoTerminal {
-        /// The agent.
+        /// The agent without a terminal.
         agent: AgentId,
     },
-    /// An `execute` message for a group, or for an agent of another owner or hub.
+    /// An `execute` message is not addressed to a single local agent.
+    ///
+    /// The address is a group, or an agent of another owner or hub.
     #[error("an execute message is typed into the terminal of one agent of this hub, and '{to}' is not one")]
     NotOneTerminal {
-        /// The recipient.
+        /// The address that is not a single terminal.
         to: Address,
     },
     /// An error of the hub.
@@ -87,7 +89,9 @@ pub enum WorkspaceError {
     /// `state.json` is locked by another program.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// This process was stopped for longer than a lock lives, and another process took the lock over.
+    /// This process lost its lock.
+    ///
+    /// It was suspended for longer than the lock's lifetime, and another process took over the lock.
     #[error("the lock on state.json was lost while this program was stopped; nothing was written")]
     LockLost,
     /// The runtime is shutting down.
@@ -96,7 +100,9 @@ pub enum WorkspaceError {
 }
 
 impl WorkspaceError {
-    /// True if the disk is read-only, full or failing. The request could not be written; reads still work.
+    /// Returns true if the disk is read-only, full or failing.
+    ///
+    /// The request could not be written; reads still work.
     pub fn is_disk(&self) -> bool {
         match self {
             Self::Hub(error) => error.is_disk(),
@@ -105,7 +111,7 @@ impl WorkspaceError {
         }
     }
 
-    /// True if the workspace is gone and the door must stop.
+    /// Returns true if the workspace is gone and the door must stop.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::Moved { .. } | Self::Closed | Self::Hub(HubError::StoreDeleted { .. }))
     }

@@ -1,9 +1,9 @@
-//! Housekeeping: archives expired messages, writes missing receipts, and once a day compares every mailbox with the
-//! journal. `retention` removes what is old.
+//! Housekeeping: expiry, missing receipts, and a daily reconciliation of mailboxes with the journal.
 //!
-//! Every long-running process of a workspace (`serve`, a session) calls it each minute; a lease lets one of them run
-//! it. A round takes bounded time however large the journal and the mailboxes are. Only the daily comparison takes
-//! longer; it pauses between mailboxes.
+//! Every long-running process of a workspace (`serve`, a session) starts a round each minute; a lease ensures that only
+//! one of them runs it. A round archives expired messages and writes missing receipts, and `retention` removes old
+//! files. The duration of a round does not depend on the size of the journal and the mailboxes, except for the daily
+//! comparison of every mailbox, which pauses between mailboxes.
 
 use std::time::Duration;
 
@@ -24,30 +24,33 @@ use crate::workspace::{Workspace, blocking};
 /// Service name of the housekeeping lease.
 const LEASE_NAME: &str = "housekeeping";
 
-/// Topic of notes: the journal number up to which every receipt exists.
+/// Notes topic: the journal number up to which every receipt exists.
 const RECEIPTS: &str = "receipts";
 
 /// Journal messages per page.
 const PAGE: usize = 500;
 
-/// Journal pages that one round checks for receipts: some 100 ms. More than that in a minute is left to later rounds.
+/// Maximum number of journal pages that one round checks for receipts.
+///
+/// This takes some 100 ms. If more pages accumulate within a minute, later rounds check them.
 const PAGES_PER_ROUND: usize = 20;
 
-/// Expired deliveries whose files one round archives.
+/// Maximum number of expired deliveries whose files one round archives.
 const EXPIRED_PER_ROUND: usize = 1000;
 
-/// Age of a message from which a missing receipt counts as lost.
+/// Minimum age of a message whose missing receipt counts as lost.
 const SETTLED: SignedDuration = SignedDuration::from_secs(30);
 
-/// Topic of notes: when all mailboxes were last compared.
+/// Notes topic: the time when all mailboxes were last compared with the journal.
 const COMPARED: &str = "compared";
 
-/// Interval of the comparison of all mailboxes. It finds changes that neither a folder's fingerprint nor an event
-/// shows; `doctor` finds them too.
+/// Interval between comparisons of all mailboxes with the journal.
+///
+/// A comparison finds changes that neither a folder's fingerprint nor a file event shows. `doctor` finds them too.
 const COMPARE_EVERY: SignedDuration = SignedDuration::from_hours(24);
 
 impl Workspace {
-    /// Runs one round of housekeeping, unless another process runs one now.
+    /// Runs one round of housekeeping, unless another process is already running one.
     pub async fn run_housekeeping(&self) -> Result<(), WorkspaceError> {
         let Some(_lease) = self.wait_for_lease().await? else { return Ok(()) };
         self.remove_stale_temps().await?;
@@ -72,22 +75,24 @@ impl Workspace {
         Ok(())
     }
 
-    /// Removes partial files of killed writers from the workspace's root folder, where almost all files are created. It
-    /// holds few files, so every round can list it.
+    /// Removes temporary files of killed writers from the workspace's root folder.
+    ///
+    /// Almost all files are created in the root folder. Because it holds few files, every round can list it.
     async fn remove_stale_temps(&self) -> Result<(), WorkspaceError> {
         let (tree, now) = (self.tree().clone(), self.hub().now());
         blocking(move || Ok(tree.root().clear_stale_temps(now).map(drop)?)).await
     }
 
-    /// Archives expired messages, writes missing receipts, compares all mailboxes and removes partial files. Removes no
-    /// mail.
+    /// Archives expired messages, writes missing receipts, compares all mailboxes and removes temporary files.
+    ///
+    /// Does not remove messages.
     pub async fn run_maintenance(&self) -> Result<(), WorkspaceError> {
         self.expire_messages().await?;
         self.complete_receipts().await?;
         self.compare_all(0).await
     }
 
-    /// Acquires the housekeeping lease, and retries while a command finishes its small round.
+    /// Acquires the housekeeping lease, with retries while another process finishes a short round.
     async fn wait_for_lease(&self) -> Result<Option<ServiceLease>, WorkspaceError> {
         for _ in 0..3 {
             if let Some(lease) = self.housekeeping_lease().await? {
@@ -98,7 +103,7 @@ impl Workspace {
         self.housekeeping_lease().await
     }
 
-    /// Acquires the housekeeping lease; `None` while another process holds it.
+    /// Acquires the housekeeping lease; returns `None` while another process holds it.
     pub(crate) async fn housekeeping_lease(&self) -> Result<Option<ServiceLease>, WorkspaceError> {
         let hub = self.hub().clone();
         blocking(move || match hub.services().lease(LEASE_NAME) {
@@ -125,11 +130,13 @@ impl Workspace {
     async fn is_comparison_due(&self) -> Result<bool, WorkspaceError> {
         let last = self.hub().notes(Door::Workspace).get(COMPARED, "at").await?;
         let last = last.and_then(|last| last.parse::<Timestamp>().ok());
-        // A time in the future was written before the clock was set back.
+        // If the recorded time is in the future, the clock was set back after the time was written.
         Ok(last.is_none_or(|last| self.hub().now().duration_since(last).abs() >= COMPARE_EVERY))
     }
 
-    /// Compares all mailboxes by name and removes partial files of killed writers, with a pause after each folder.
+    /// Compares all mailboxes with the journal by name and removes temporary files of killed writers.
+    ///
+    /// After each folder, the comparison pauses for `pause` × the duration.
     async fn compare_all(&self, pause: u32) -> Result<(), WorkspaceError> {
         self.scan_all(pause).await?;
         self.remove_stale_temps().await?;
@@ -155,7 +162,7 @@ impl Workspace {
 
 /// Sleeps, unless the pause is too short to be worth a timer.
 pub(crate) async fn sleep_unless_short(pause: Duration) {
-    /// A shorter pause costs more than it saves.
+    /// Minimum pause; a shorter one costs more than it saves.
     const SHORTEST: Duration = Duration::from_millis(5);
     if pause >= SHORTEST {
         sleep(pause).await;
@@ -165,8 +172,8 @@ pub(crate) async fn sleep_unless_short(pause: Duration) {
 impl Workspace {
     /// Writes receipts that are missing because a process was killed or the disk was full.
     ///
-    /// Reads the journal once, page by page, and only messages older than [`SETTLED`]: each message is checked once,
-    /// and no process that is about to write the receipt itself is raced.
+    /// Reads the journal page by page and stores the position, so that each message is checked once. Messages younger
+    /// than [`SETTLED`] are skipped, to avoid a race with a process that is about to write the receipt itself.
     async fn complete_receipts(&self) -> Result<(), WorkspaceError> {
         let noted = self.hub().notes(Door::Workspace).get(RECEIPTS, "seq").await?;
         let first: i64 = noted.and_then(|seq| seq.parse().ok()).unwrap_or(0);
@@ -186,7 +193,7 @@ impl Workspace {
             for id in
                 self.find_missing_receipts(old.into_iter().map(|stored| stored.message).collect()).await?
             {
-                // A fault in one sender's folder must not stop the receipts of others.
+                // An error in one sender's folder must not stop the receipts of other senders.
                 if let Err(error) = self.write_receipt(id).await {
                     tracing::warn!(error = %single_file_error(error)?, message = %id, "a receipt could not be written");
                 }
@@ -211,7 +218,8 @@ impl Workspace {
         blocking(move || {
             let mut missing = Vec::new();
             for message in messages.iter().filter(|message| message.from.realm.is_none()) {
-                // An error of the check appears again, and is logged, when the receipt is written.
+                // If the check fails, report the receipt as missing: writing it fails with the same error, which is
+                // then logged.
                 if !has_receipt(&tree, message).unwrap_or(false) {
                     missing.push(message.id);
                 }
@@ -222,7 +230,7 @@ impl Workspace {
     }
 }
 
-/// True if the sender has a receipt.
+/// Returns true if the receipt file of a message exists in its sender's outbox.
 fn has_receipt(tree: &Tree, message: &Message) -> Result<bool, WorkspaceError> {
     let Some(folder) = tree.folder(Section::Outbox, message.from.name.as_str())? else { return Ok(false) };
     Ok(folder.stat(&receipts::file_name(&ids::native_id(message)))?.is_some())

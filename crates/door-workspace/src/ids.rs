@@ -1,16 +1,19 @@
 //! Message ids of the workspace protocol: `msg_<milliseconds>_<random>`.
 //!
-//! For a message of ours this is another spelling of its [`MessageId`]. The conversion needs no table, a repeated
-//! delivery finds its own file, and a lost database can be rebuilt from the files with the same ids.
+//! A message that Switchboard created has the same id in two spellings: a [`MessageId`] and a protocol id. The
+//! conversion needs no table. Therefore a redelivery finds the file that it wrote before, and a lost database can be
+//! rebuilt from the files with the same ids.
 
 use sha2::{Digest, Sha256};
 use switchboard_core::{Door, Message, MessageId, NativeId};
 use switchboard_hub::ExpectedFile;
 
-/// Digits of 74 random bits in base 36. The fixed width makes names sort like ids.
+/// Number of digits that encode 74 random bits in base 36.
+///
+/// The fixed width makes file names sort in the order of their ids.
 const DIGITS: usize = 15;
 
-/// Returns the protocol's spelling of an id.
+/// Returns the protocol id of a message id.
 pub fn to_native(id: MessageId) -> String {
     let (millis, mut random) = id.parts();
     let mut digits = [b'0'; DIGITS];
@@ -22,7 +25,7 @@ pub fn to_native(id: MessageId) -> String {
     format!("msg_{millis}_{}", String::from_utf8_lossy(&digits))
 }
 
-/// Parses a spelling made by [`to_native`]; `None` for ids of other programs.
+/// Parses an id made by [`to_native`]; returns `None` for ids of other programs.
 pub fn from_native(native: &str) -> Option<MessageId> {
     let (millis, digits) = native.strip_prefix("msg_")?.split_once('_')?;
     let random = u128::from_str_radix(digits, 36).ok()?;
@@ -30,8 +33,9 @@ pub fn from_native(native: &str) -> Option<MessageId> {
     (to_native(id) == native).then_some(id)
 }
 
-/// Derives the id of a message that another program named. The same file gets the same id, also after the database was
-/// lost.
+/// Derives the id of a message that another program named.
+///
+/// The same file always gets the same id, even after the database was lost.
 pub(crate) fn derived(native: &str, mailbox: &str, millis: i64) -> MessageId {
     let mut hash = Sha256::new();
     hash.update(native);
@@ -57,18 +61,18 @@ pub(crate) fn native_id_of_waiting(waiting: &ExpectedFile) -> String {
     native(waiting.id, &waiting.native)
 }
 
-/// Returns the name of a message's file.
+/// Returns the file name of a message, given its protocol id.
 pub fn file_name(native: &str) -> String {
     format!("{native}.json")
 }
 
-/// Returns the id in the name of a message file; `None` for other names.
+/// Returns the protocol id in a message file's name; `None` for other file names.
 pub(crate) fn of_file(name: &str) -> Option<&str> {
     let native = name.strip_suffix(".json")?;
     (is_safe(native) && native.starts_with("msg_")).then_some(native)
 }
 
-/// True if an id from outside can be part of a file name.
+/// Returns true if an untrusted id can safely be part of a file name.
 pub(crate) fn is_safe(native: &str) -> bool {
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
     (1..=200).contains(&native.len()) && native.bytes().all(legal) && !native.contains("..")

@@ -18,41 +18,43 @@ use crate::workspace::{Workspace, blocking};
 pub enum Finding {
     /// A waiting message has no file in its mailbox.
     MissingFile {
-        /// The expected path, below `.switchboard/`.
+        /// Expected path of the file, relative to `.switchboard/`.
         path: String,
     },
-    /// A waiting message's file has other content.
+    /// The file of a waiting message differs from the message in the journal.
     ChangedFile {
         /// The path.
         path: String,
     },
-    /// A file that was not ingested, or a folder that belongs to no agent.
+    /// A file was not ingested, or a folder belongs to no agent.
     NotIngested {
         /// The path.
         path: String,
-        /// The reason, if it is known.
+        /// The reason, if known.
         reason: Option<String>,
     },
-    /// A folder's path is taken by something else.
+    /// A path that should be a folder is something else.
     Unusable {
         /// The path.
         path: String,
-        /// The object that is there.
+        /// Description of the object at the path.
         problem: String,
     },
-    /// A partial file of a killed program.
+    /// A temporary file was left by a killed program.
     StaleTemp {
         /// The path.
         path: String,
     },
-    /// A file of ours that other users can write or, if it is a secret, read; or one that another user owns.
+    /// A Switchboard file is exposed to other users.
+    ///
+    /// Other users can write it, or read it although it is a secret, or another user owns it.
     Exposed {
         /// The path.
         path: String,
         /// The owner or mode that is wrong.
         problem: String,
     },
-    /// A file or folder of ours that other users can read.
+    /// Other users can read a file or folder of Switchboard.
     Readable {
         /// The path.
         path: String,
@@ -64,7 +66,7 @@ pub enum Finding {
         /// The parser's error.
         problem: String,
     },
-    /// `state.json` has a stale lock.
+    /// `state.json` has a stale lock, left by a process that no longer runs.
     StaleLock {
         /// The path.
         path: String,
@@ -74,7 +76,10 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// True if both findings are about the same path, for any reason.
+    /// Returns true if both findings describe the same issue.
+    ///
+    /// Two [`Finding::NotIngested`] findings match if their paths are equal, whatever the reasons; all others must be
+    /// equal.
     pub fn is_same_issue(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::NotIngested { path, .. }, Self::NotIngested { path: other, .. }) => path == other,
@@ -83,7 +88,7 @@ impl Finding {
     }
 }
 
-/// Age in seconds from which a lock counts as stale: the value of proper-lockfile.
+/// Age in seconds from which a lock counts as stale: the default of proper-lockfile.
 const STALE_LOCK_SECONDS: i64 = 10;
 
 /// Checks all files of the workspace. Changes nothing.
@@ -93,8 +98,10 @@ pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceErr
     Ok(findings)
 }
 
-/// Checks the files of a part of the journal. Changes nothing. `progress` receives the number of mailboxes and messages
-/// examined so far.
+/// Checks the files of the whole workspace, or of the newest messages only. Changes nothing.
+///
+/// Only the newest messages are checked if `extent` does not cover the whole journal. Otherwise, `progress` receives
+/// the number of mailboxes and messages examined so far.
 pub async fn inspect_extent(
     workspace: &Workspace,
     extent: Extent,
@@ -109,8 +116,9 @@ pub async fn inspect_extent(
     Ok(findings)
 }
 
-/// Checks the files of the newest messages and lists the known rejected files. Lists no mailbox, so its cost does not
-/// depend on their size.
+/// Checks the files of the newest messages and lists the known rejected files.
+///
+/// Does not list the mailboxes, so the cost does not depend on their size.
 async fn newest_files(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceError> {
     let mut findings = Vec::new();
     let (hub, limit) = (workspace.hub(), workspace.config().file_limit);
@@ -165,11 +173,11 @@ async fn mailbox_files(
     let (directory, limit) = (workspace.hub().directory().await?, workspace.config().file_limit);
     for (name, agent) in mailboxes(workspace, &mut findings).await? {
         let (tree, folder) = (workspace.tree().clone(), format!("inbox/{name}"));
-        // No file is expected in the folder of a former name or another spelling.
+        // A folder under a former name or another spelling should contain no files.
         let is_own = agent.name.as_str() == name;
         let dir = match blocking(move || Ok(tree.own_folder(Section::Inbox, &name)?)).await {
             Ok(dir) => dir,
-            // This path is the agent's mailbox, so no message can be delivered to it.
+            // The agent's mailbox is at this path, so no message can be delivered to the agent.
             Err(error) if is_own && directory.agent(&agent).is_some() => {
                 findings.push(Finding::Unusable { path: folder, problem: error.to_string() });
                 continue;
@@ -224,7 +232,7 @@ async fn mailbox_files(
     Ok(findings)
 }
 
-/// Checks the other folders, permissions, `state.json` and the mount.
+/// Checks the folders other than mailboxes, the permissions, `state.json` and the mount.
 async fn surroundings(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceError> {
     let mut findings = Vec::new();
     let tree = workspace.tree().clone();
@@ -247,7 +255,9 @@ async fn surroundings(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceEr
     Ok(findings)
 }
 
-/// Lists the mailbox folders and their owners. A folder that belongs to no agent becomes a finding.
+/// Lists the mailbox folders and their owners.
+///
+/// A folder that belongs to no agent becomes a finding.
 async fn mailboxes(
     workspace: &Workspace,
     findings: &mut Vec<Finding>,
@@ -273,12 +283,12 @@ async fn mailboxes(
     Ok(mailboxes)
 }
 
-/// Finds archive and outbox folders whose path is taken by something else.
+/// Finds archive and outbox paths that should be folders but are something else.
 fn unusable(tree: &Tree) -> Result<Vec<Finding>, FileError> {
     let mut findings = Vec::new();
     for section in [Section::Archive, Section::Outbox] {
         for folder in tree.folders(section)? {
-            // Other files in these folders do no harm.
+            // Skip other files in these folders; they do no harm.
             if Name::parse(&folder).is_err() {
                 continue;
             }

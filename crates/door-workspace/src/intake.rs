@@ -1,6 +1,7 @@
-//! Ingests files that other programs write into mailboxes. [`repair`](crate::repair) restores missing files.
+//! Ingests files that other programs write into mailboxes.
 //!
-//! File events are hints. Each scan compares the whole mailbox with the files that the journal expects in it.
+//! File events are only hints: each scan reconciles the whole mailbox with the files that the journal expects in it.
+//! [`repair`](crate::repair) restores missing files.
 
 mod scan;
 
@@ -23,37 +24,42 @@ use crate::translate::{Found, to_draft};
 use crate::tree::Section;
 use crate::workspace::{Workspace, belongs_in_archive, blocking, move_to_archive};
 
-/// Mailboxes with at most this many waiting messages are also compared by content when they change. Larger ones are
-/// compared by name, and by content in [`Workspace::verify_mailboxes`].
+/// Maximum number of waiting messages for which a changed mailbox is also compared by content.
+///
+/// Larger mailboxes are compared by name only; [`Workspace::verify_mailboxes`] compares their content as well.
 const COMPARE_LIMIT: usize = 64;
 
 /// A mailbox folder and its owner.
 pub(crate) struct Mailbox {
     folder: Name,
     pub(crate) agent: AgentId,
-    /// True if the journal expects the agent's mail in this folder.
+    /// True if the folder has the agent's current name.
+    ///
+    /// The journal expects the agent's messages only in this folder.
     is_own: bool,
     pub(crate) dir: Dir,
     pub(crate) directory: Arc<Directory>,
 }
 
-/// Outcome of one file.
+/// Outcome of processing one file during a scan.
 enum FileOutcome {
     Ingested,
     Settling,
-    /// Known already; nothing to do.
+    /// The message is already known, so there is nothing to do.
     Known,
-    /// Rejected; the file stays where it is.
+    /// The file was rejected and stays where it is.
     Rejected {
         reason: String,
-        /// True if only a change of the file can fix it.
+        /// True if only a change of the file can resolve the rejection.
         in_file: bool,
     },
 }
 
 impl Workspace {
-    /// Compares a mailbox with the journal and ingests new files. Also returns the duration of the comparison without
-    /// the ingestion, so that a burst of files does not delay the next scan.
+    /// Reconciles a mailbox with the journal and ingests new files.
+    ///
+    /// Also returns the duration of the comparison. The duration excludes the ingestion, so that a burst of files does
+    /// not delay the next scan.
     async fn compare_mailbox(
         &self,
         folder: Name,
@@ -63,14 +69,16 @@ impl Workspace {
         let began = Instant::now();
         let directory = self.hub().directory().await?;
         let agent = self.owner_of(&directory, folder.clone()).await?;
-        // No file is expected in the folder of a former name.
+        // A folder under a former name should contain no files.
         let is_own = agent.name.as_str() == folder.as_str();
         let mailbox = Mailbox { folder, agent, is_own, dir, directory };
         let (limit, listed) = (self.config().file_limit, mailbox.dir.clone());
-        // List first: a file delivered after the listing is not missing, and one archived before it is known to be.
+        // List the folder before reading the journal: then a file delivered after the listing is not reported missing,
+        // and the journal already knows a file archived before the listing.
         let names = blocking(move || Ok(Names::list(&listed)?)).await?;
         let mut comparison = Comparison::of(names);
-        // Read the deliveries in flight before the waiting ones: one that arrives in between is in one of the two.
+        // Read the pending deliveries before the waiting messages: a message that moves from one to the other in
+        // between is then in at least one of them.
         for coming in self.hub().mailboxes().pending_files(mailbox.agent.clone()).await? {
             comparison.expect(&ids::file_of(&coming));
         }
@@ -81,7 +89,7 @@ impl Workspace {
         let restored = scanned.restored > 0;
         let (aside, listing) = blocking(move || {
             let listing = comparison.read_new(&listed, limit)?;
-            // A repair may have moved another file aside.
+            // A repair may have moved aside another file, so list the folder again.
             let aside = if restored { Names::list(&listed)?.aside } else { comparison.names().aside.clone() };
             Ok((aside, listing))
         })
@@ -104,7 +112,7 @@ impl Workspace {
         mode: ScanMode,
         still: &mut Vec<String>,
     ) -> Result<ScanSummary, WorkspaceError> {
-        /// Messages per page, which bounds memory for a large mailbox.
+        /// Messages per page, which bounds the memory used for a large mailbox.
         const PAGE: usize = 1000;
         let mut scanned = ScanSummary::default();
         if !mailbox.is_own {
@@ -121,7 +129,7 @@ impl Workspace {
             for (_, waiting) in page {
                 let name = ids::file_of(&waiting);
                 let listed = comparison.expect(&name);
-                // A file delivered since the listing is not missing.
+                // A file delivered after the listing is not missing.
                 let is_there = listed || matches!(mailbox.dir.stat(&name), Ok(Some(_)));
                 if is_there && !(listed && by_content) {
                     continue;
@@ -138,7 +146,9 @@ impl Workspace {
         }
     }
 
-    /// Ingests new files in the order of their senders. `still` has the names of files that are rejected already.
+    /// Ingests new files in sender order.
+    ///
+    /// `still` contains the names of files that remain rejected.
     async fn ingest(
         &self,
         mailbox: &Mailbox,
@@ -166,11 +176,12 @@ impl Workspace {
         let (names, batch): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
         for ((name, stamp), answer) in names.into_iter().zip(self.hub().submit_all(batch).await) {
             let outcome = match answer {
-                // Another process ingested it first.
+                // Another process has already ingested the file.
                 Ok(accepted) if accepted.duplicate => FileOutcome::Known,
                 Ok(accepted) => {
                     if let Err(error) = self.after_intake(mailbox, &name, &accepted).await {
-                        // The message is in the journal. A failure to write its receipt must not stop the other files.
+                        // The message is in the journal, so a failure to write its receipt must not stop the other
+                        // files.
                         tracing::warn!(error = %single_file_error(error)?, file = name, "a message was ingested, but its receipt or archiving failed");
                     }
                     FileOutcome::Ingested
@@ -212,7 +223,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// Writes the receipt of an ingested message and supersedes its sender's earlier tasks.
+    /// Supersedes earlier tasks of the sender and writes the receipt after a message was ingested.
     async fn after_intake(
         &self,
         mailbox: &Mailbox,
@@ -223,7 +234,7 @@ impl Workspace {
             self.move_to_own_folder(mailbox, name).await?;
         }
         if accepted.stopped.is_some() {
-            // A loop limit stopped it, so its reader must not get it.
+            // A loop limit stopped the message, so the reader must not get it.
             self.archive(&mailbox.agent, accepted.id).await?;
         } else if let Some(stored) = self.hub().journal().message(accepted.id).await? {
             if crate::translate::replaces_earlier(&stored.message) {
@@ -234,7 +245,9 @@ impl Workspace {
         self.write_receipt(accepted.id).await
     }
 
-    /// Moves a file from the folder of a former name, or of another spelling, into the agent's own folder.
+    /// Moves a file into the agent's own folder.
+    ///
+    /// The file comes from a folder under a former name or another spelling.
     async fn move_to_own_folder(&self, mailbox: &Mailbox, name: &str) -> Result<(), WorkspaceError> {
         let (tree, dir) = (self.tree().clone(), mailbox.dir.clone());
         let (owner, name) = (mailbox.agent.name.clone(), name.to_owned());
@@ -246,8 +259,9 @@ impl Workspace {
         .await
     }
 
-    /// Returns the owner of a mailbox folder, in the canonical spelling. An unregistered name is spelled like the
-    /// existing folder; the first of several.
+    /// Returns the owner of a mailbox folder, in the canonical spelling.
+    ///
+    /// An unregistered name takes the spelling of the first existing folder that matches it.
     pub(crate) async fn owner_of(
         &self,
         directory: &Directory,
@@ -266,7 +280,9 @@ impl Workspace {
         Ok(spelling.map_or(agent, AgentId::local))
     }
 
-    /// Builds a draft from a new file, or returns its outcome.
+    /// Builds a draft from a new file.
+    ///
+    /// If the file is not to be ingested, returns the file's outcome instead.
     async fn build_draft(
         &self,
         mailbox: &Mailbox,
@@ -278,7 +294,7 @@ impl Workspace {
             Ok(content) => content,
             Err(error) => {
                 let settle = jiff::SignedDuration::try_from(self.config().settle).unwrap_or_default();
-                // A date far in the future says nothing about the age of the file.
+                // A modification time far in the future does not tell the file's age.
                 let age = self.hub().now().duration_since(file.modified).abs();
                 if matches!(error, Unreadable::Malformed(_)) && age < settle {
                     return Ok(Err(FileOutcome::Settling));
@@ -303,7 +319,7 @@ impl Workspace {
             return Ok(Err(FileOutcome::Rejected { reason, in_file: false }));
         }
         let reply_to = match &content.reply_to {
-            // The sender's own id for the message that it replies to.
+            // `reply_to` is the id under which the sender knows the message that it replies to.
             Some(native) => match content.sender.parse::<AgentId>() {
                 Ok(sender) => self.resolve_id_for(&sender, native).await.ok(),
                 Err(_) => self.resolve_id(native).await.ok(),
@@ -320,7 +336,7 @@ impl Workspace {
             .map_err(|error| FileOutcome::Rejected { reason: error.to_string(), in_file: true }))
     }
 
-    /// Finds the message that this mailbox has under a protocol id.
+    /// Finds the message that has this protocol id in this mailbox.
     async fn find_known(&self, native: &str, agent: &AgentId) -> Result<Option<MessageId>, WorkspaceError> {
         let mut candidates: Vec<MessageId> = ids::from_native(native).into_iter().collect();
         for (scope, id) in self.hub().native_ids().find(Some(Door::Workspace), native).await? {
@@ -338,7 +354,7 @@ impl Workspace {
         Ok(None)
     }
 
-    /// Handles a file whose id belongs to a known message and which is not expected here.
+    /// Handles an unexpected file whose id belongs to a known message.
     async fn handle_known_file(
         &self,
         mailbox: &Mailbox,
@@ -359,7 +375,7 @@ impl Workspace {
         }
         let delivery = receipt.deliveries.iter().find(|delivery| delivery.agent == mailbox.agent);
         if delivery.is_some_and(|delivery| belongs_in_archive(delivery.state)) {
-            // An interrupted move to the archive, or a copy of a message that is archived.
+            // Either a move to the archive was interrupted, or the file is a copy of an archived message.
             let (tree, dir) = (self.tree().clone(), mailbox.dir.clone());
             let (owner, name) = (mailbox.agent.name.clone(), name.to_owned());
             blocking(move || Ok(move_to_archive(&tree, &dir, &owner, &name)?)).await?;
@@ -374,13 +390,15 @@ impl Workspace {
 }
 
 impl Mailbox {
-    /// Returns a file's path, below `.switchboard/`.
+    /// Returns a file's path relative to `.switchboard/`.
     fn path(&self, name: &str) -> String {
         format!("inbox/{}/{name}", self.folder)
     }
 }
 
-/// Returns the reason if an error concerns a single file or message; returns all other errors.
+/// Returns the reason of an error that concerns a single file or message.
+///
+/// Passes on any other error.
 pub(crate) fn single_file_error(error: WorkspaceError) -> Result<String, WorkspaceError> {
     match error {
         WorkspaceError::File(error) => Ok(error_chain(&error)),

@@ -1,9 +1,9 @@
 //! Door 1: mailboxes, receipts, `state.json`, teams and workflows in `.switchboard/`.
 //!
-//! Implements the Switchboard Protocol, file side. [`Workspace`] is the handle for what people and agents do.
-//! [`run`] keeps a workspace running: it ingests files that other programs put into mailboxes, delivers what the hub
-//! hands over, and runs housekeeping. [`run_terminals`] types into terminals. Knows nothing of channels, workers or
-//! peers.
+//! Implements the file side of the Switchboard Protocol. [`Workspace`] is the handle for the operations of people and
+//! agents. [`run`] keeps a workspace running: it ingests files that other programs put into mailboxes, delivers the
+//! hub's handoffs, and runs housekeeping. [`run_terminals`] types into terminals. This crate knows nothing of channels,
+//! workers or peers.
 
 mod config;
 mod delivery;

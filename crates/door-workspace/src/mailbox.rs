@@ -1,4 +1,4 @@
-//! One mailbox folder: reconciles its files with the journal, finding new and missing ones.
+//! One mailbox folder: reconciles its files with the journal and finds new and missing files.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,11 +20,11 @@ pub(crate) struct NewFile {
     pub(crate) stamp: String,
     pub(crate) uid: u32,
     pub(crate) content: Result<Box<MessageFile>, Unreadable>,
-    /// Sort key of this file among those of its sender.
+    /// Sort key among the files of the same sender.
     order: (Timestamp, i128, String),
 }
 
-/// Error of reading a message file.
+/// Error while reading a message file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreadable {
     #[error(transparent)]
@@ -33,22 +33,24 @@ pub(crate) enum Unreadable {
     File(#[from] FileError),
 }
 
-/// Files in a mailbox that the journal does not expect there.
+/// Unexpected files in a mailbox: files that the journal does not list.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// The files, in the order of their senders.
+    /// Unexpected files, sorted in sender order.
     pub(crate) new: Vec<NewFile>,
-    /// True if files arrived during the listing, so that another scan is due at once.
+    /// True if files arrived during the listing, so that another scan must follow at once.
     pub(crate) needs_rescan: bool,
 }
 
-/// Names in a mailbox folder. Our own file names are stored as ids of 16 bytes, so that of a million files only names
-/// that other programs chose take more memory.
+/// Names of the files in a mailbox folder.
+///
+/// File names made by Switchboard are stored as ids of 16 bytes. Only names made by other programs take more memory,
+/// which matters with a million files.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     own: Vec<MessageId>,
     other: Vec<String>,
-    /// Files that were moved aside.
+    /// Names of files that were moved aside.
     pub(crate) aside: Vec<String>,
 }
 
@@ -69,7 +71,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Finds the index of a file among the names.
+    /// Finds the index of a file name.
     fn find(&self, file: &str) -> Option<NameIndex> {
         match own_id(file) {
             Some(id) => self.own.binary_search(&id).ok().map(NameIndex::Own),
@@ -84,7 +86,7 @@ impl Names {
     }
 }
 
-/// Returns the id in the name of a file that we named.
+/// Returns the message id in a file name made by Switchboard; `None` for other names.
 fn own_id(file: &str) -> Option<MessageId> {
     ids::of_file(file).and_then(ids::from_native)
 }
@@ -95,19 +97,19 @@ enum NameIndex {
     Other(usize),
 }
 
-/// Names of a mailbox folder, and which of them the journal expects.
+/// Comparison of a mailbox folder's file names with the files that the journal expects.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     names: Names,
     own: Vec<bool>,
     other: Vec<bool>,
-    /// Expected files that were missing at the listing; they may have arrived since.
+    /// Ids of expected files that were missing in the listing; the files may have arrived since.
     missing: HashSet<MessageId>,
     missing_other: HashSet<String>,
 }
 
 impl Comparison {
-    /// Starts a comparison that expects no file.
+    /// Creates a comparison in which no file is expected yet.
     pub(crate) fn of(names: Names) -> Self {
         let (own, other) = (vec![false; names.own.len()], vec![false; names.other.len()]);
         Self { names, own, other, missing: HashSet::new(), missing_other: HashSet::new() }
@@ -117,7 +119,7 @@ impl Comparison {
         &self.names
     }
 
-    /// Records that a file is expected; returns true if it is there.
+    /// Records that a file is expected; returns true if the listing contains the file.
     pub(crate) fn expect(&mut self, file: &str) -> bool {
         match self.names.find(file) {
             Some(NameIndex::Own(at)) => self.own[at] = true,
@@ -150,9 +152,9 @@ impl Comparison {
 
     /// Reads the files that are not expected.
     ///
-    /// A listing is no snapshot: it may miss a file created during it and contain a later one of the same sender. So
-    /// new files cause a second listing, and of each sender only files up to its last one in the first listing are
-    /// ingested.
+    /// A listing is not a snapshot: it may miss a file created during the listing and contain a later file of the same
+    /// sender. So if there are new files, the folder is listed a second time. Of each sender, only the files up to the
+    /// last one in the first listing are ingested.
     pub(crate) fn read_new(&self, mailbox: &Dir, limit: u64) -> Result<Listing, FileError> {
         let mut listing = Listing::default();
         if !self.own.contains(&false) && !self.other.contains(&false) {
@@ -184,7 +186,7 @@ impl NewFile {
     }
 }
 
-/// Reads one file; `None` if it was removed meanwhile.
+/// Reads one file; returns `None` if the file was removed in the meantime.
 pub(crate) fn read(mailbox: &Dir, name: &str, limit: u64) -> Option<NewFile> {
     let (content, stamp) = match mailbox.read(name, limit) {
         Ok(Some(Contents { bytes, stat: stamp })) => (parse(&bytes, name), Some(stamp)),
@@ -215,16 +217,18 @@ fn parse(bytes: &[u8], name: &str) -> Result<Box<MessageFile>, Unreadable> {
     }
 }
 
-/// Formats a folder's fingerprint. `None` if the folder changed so recently that a further change may have the same
-/// time, because file systems count in ticks.
+/// Formats a folder's fingerprint; returns `None` if the folder changed a moment ago.
+///
+/// File timestamps have the granularity of a clock tick, so another change within the same tick would not alter the
+/// fingerprint.
 pub(crate) fn stable_fingerprint(stamp: DirStat, now: Timestamp) -> Option<String> {
-    // Nanoseconds; longer than the 10 ms of a kernel tick, by which file systems round.
+    // 50 ms in nanoseconds: more than the 10 ms of a kernel tick, to which file systems round timestamps.
     const TICK: i128 = 50_000_000;
     let age = now.as_nanosecond() - stamp.mtime_ns.max(stamp.ctime_ns);
     (age > TICK).then(|| format!("{}:{}:{}", stamp.inode, stamp.mtime_ns, stamp.ctime_ns))
 }
 
-/// Returns a file's fingerprint; empty if the file was removed.
+/// Returns a file's fingerprint, or an empty string if the file was removed.
 pub(crate) fn file_fingerprint(mailbox: &Dir, name: &str) -> String {
     mailbox.stat(name).ok().flatten().map_or_else(String::new, format_fingerprint)
 }
@@ -241,7 +245,7 @@ pub(crate) fn move_renamed(tree: &Tree, from: &Name, to: &Name) -> Result<(), Fi
     Ok(())
 }
 
-/// Moves all files under other spellings of a name into the folder of this spelling.
+/// Moves all files under other spellings of a name into the folder with this spelling.
 pub(crate) fn merge_spellings(tree: &Tree, name: &Name) -> Result<(), FileError> {
     for section in [Section::Inbox, Section::Archive, Section::Outbox] {
         for spelling in tree.spellings(section, name.as_str())? {
@@ -251,13 +255,15 @@ pub(crate) fn merge_spellings(tree: &Tree, name: &Name) -> Result<(), FileError>
     Ok(())
 }
 
-/// Moves the files of a former name's folder, or of another spelling, into an agent's own folder.
+/// Merges the files of another folder into an agent's own folder.
+///
+/// The other folder has a former name or another spelling of the name.
 pub(crate) fn merge_folder(tree: &Tree, section: Section, from: &str, to: &Name) -> Result<(), FileError> {
     let Some(old) = tree.own_folder(section, from)?.filter(|_| from != to.as_str()) else { return Ok(()) };
-    // Create it even if there is nothing to move: otherwise a folder in another spelling would be used.
+    // Create the folder even if there is nothing to move: otherwise a folder in another spelling would be used.
     let new = tree.create_own_folder(section, to)?;
     for name in old.names()? {
-        // Partial files, and entries that are no regular files, stay.
+        // Temporary files and entries that are not regular files are not moved.
         if files::is_temp(&name) || !old.stat(&name)?.is_some_and(|stamp| stamp.is_regular) {
             continue;
         }
@@ -268,9 +274,11 @@ pub(crate) fn merge_folder(tree: &Tree, section: Section, from: &str, to: &Name)
     Ok(())
 }
 
-/// Moves a file to another folder. If the target exists, an equivalent source file is removed and any other stays.
+/// Moves a file to another folder.
+///
+/// If the target exists, an equivalent source file is removed, and a different source file stays.
 pub(crate) fn move_file(from: &Dir, to: &Dir, name: &str) -> Result<Moved, FileError> {
-    // On a case-insensitive file system both can be the same folder.
+    // On a case-insensitive file system, both paths can be the same folder.
     if from.dir_stat()?.inode == to.dir_stat()?.inode {
         return Ok(Moved::SourceMissing);
     }

@@ -12,7 +12,9 @@ use crate::snapshot::Snapshot;
 use crate::translate::set_persona;
 use crate::workspace::{OutgoingMessage, Workspace, blocking};
 
-/// Largest persona. It is part of every message, so it should cost a page, not a book.
+/// Maximum size of a persona in bytes.
+///
+/// The persona is part of every message, so it should not be longer than a few pages.
 pub(crate) const LIMIT: u64 = 16 << 10;
 
 /// Folders of persona files below `.agent/personas/`, in search order.
@@ -21,21 +23,25 @@ const FOLDERS: [Option<&str>; 2] = [Some("roles"), None];
 /// The persona text for a role.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Persona {
-    /// The text. Most workspaces have none, which is no error.
+    /// The persona's text. Most workspaces have none, which is not an error.
     pub text: Option<String>,
-    /// Why an existing file was not used. The message is sent without it.
+    /// The reason why an existing persona file was not used. The message is then sent without a persona.
     pub problem: Option<String>,
 }
 
-/// Returns the role whose persona a message carries: the one that the sender sets in
-/// `metadata.phase_gate.enforce_persona`, else the recipient's, else the role that the recipient is named after.
+/// Returns the role whose persona a message carries.
+///
+/// In order of precedence: the role that the sender sets in `metadata.phase_gate.enforce_persona`, the recipient's
+/// role, and the role that the recipient is named after.
 pub(crate) fn role_for(name: &Name, role: Option<Role>, metadata: &Map<String, Value>) -> Option<Role> {
     let enforced = metadata.get("phase_gate").and_then(|gate| gate.get("enforce_persona"));
     let enforced = enforced.and_then(Value::as_str).and_then(Role::read);
     enforced.or(role).or_else(|| Role::read(name.as_str()))
 }
 
-/// Reads the persona of a role. Follows no symbolic link, so that no file outside the workspace is read.
+/// Reads the persona of a role.
+///
+/// Does not follow symbolic links, so that no file outside the workspace is read.
 pub(crate) fn find(workspace: &Dir, role: Role) -> Persona {
     let file = role.persona_file();
     for folder in FOLDERS {
@@ -90,7 +96,9 @@ impl Workspace {
         self.persona_in(&self.snapshot().await?, recipient, metadata).await
     }
 
-    /// Returns the persona like [`persona_for`](Self::persona_for), from a snapshot.
+    /// Returns the persona for a message to an agent, using a snapshot.
+    ///
+    /// Otherwise like [`persona_for`](Self::persona_for).
     pub async fn persona_in(
         &self,
         now: &Snapshot,

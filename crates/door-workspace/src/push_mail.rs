@@ -1,4 +1,6 @@
-//! Mail pushed to a model by hooks: leased to one adapter at a time, so that it is shown once.
+//! Pushes messages to a model through hooks.
+//!
+//! The messages are leased to one adapter at a time, so that each is shown only once.
 
 use std::fmt::Write;
 
@@ -10,22 +12,23 @@ use crate::render::{BodyLimit, PREVIEW, render_mail};
 use crate::terminal::EXECUTE;
 use crate::workspace::Workspace;
 
-/// Most messages pushed at once. The others follow at the next opportunity.
+/// Maximum number of messages pushed at once. The others follow at the next opportunity.
 const MAX_PUSHED: usize = 20;
 
-/// Limits for mail that is pushed to a model without a request.
+/// Limits for messages that are pushed to a model without a request.
 #[derive(Debug, Clone, Copy)]
 pub struct PushPolicy {
-    /// Bytes available for the text.
+    /// Maximum size of the pushed text in bytes.
     pub max_bytes: usize,
-    /// True to include messages that were announced a short while ago and not read since: the last opportunity before
-    /// the model stops.
+    /// True to include messages that were announced a short while ago but not read since.
+    ///
+    /// Used at the last opportunity before the model stops.
     pub include_announced: bool,
 }
 
-/// New mail of an agent as one text for its model.
+/// New messages of an agent, rendered as one text for the agent's model.
 pub struct Digest {
-    /// The text.
+    /// The rendered text.
     pub text: String,
     hold: DisplayLease,
     shown_ids: Vec<MessageId>,
@@ -33,8 +36,9 @@ pub struct Digest {
 }
 
 impl Workspace {
-    /// Leases the oldest messages after a journal position that an agent has not seen and that no other adapter is
-    /// showing.
+    /// Leases an agent's oldest unseen messages after a journal position.
+    ///
+    /// Skips messages that another adapter is showing.
     pub async fn lease_unseen(
         &self,
         agent: &AgentId,
@@ -53,7 +57,7 @@ impl Workspace {
         Ok((mail, hold))
     }
 
-    /// Leases those of these messages that are unseen and that no other adapter is showing.
+    /// Leases the unseen messages among `mail` that no other adapter is showing.
     pub async fn lease_unseen_of(
         &self,
         agent: &AgentId,
@@ -65,7 +69,9 @@ impl Workspace {
         Ok(self.hub().mailboxes().lease_display(agent.clone(), ids, policy).await?)
     }
 
-    /// Records which messages were shown completely and which were only announced; writes receipts for their senders.
+    /// Records which messages were shown completely and which were only announced.
+    ///
+    /// Also writes receipts for their senders.
     pub async fn finish_showing(
         &self,
         hold: DisplayLease,
@@ -78,7 +84,7 @@ impl Workspace {
         unless_disk(self.write_receipts(hold.finish(shown, announced).await).await)
     }
 
-    /// Records which messages were shown completely, unless the reader has disconnected before the write.
+    /// Records which messages were shown completely, unless the reader has disconnected by then.
     pub async fn finish_showing_if(
         &self,
         hold: DisplayLease,
@@ -98,10 +104,11 @@ impl Workspace {
         Ok(())
     }
 
-    /// Returns an agent's new mail as text for its model, within the policy's limits; `None` if there is none.
+    /// Returns an agent's new messages as text for its model, or `None` if there are none.
     ///
-    /// The messages stay leased until [`Workspace::finish_digest`]. Complete messages then count as seen. A message
-    /// that is too long is announced with a preview, and not announced again for a while.
+    /// The text stays within the policy's limits. The messages stay leased until [`Workspace::finish_digest`], which
+    /// marks complete messages as seen. A message that is too long is announced with a preview, and not announced again
+    /// for a while.
     pub async fn digest(
         &self,
         agent: &AgentId,
@@ -143,10 +150,12 @@ impl Workspace {
     }
 }
 
-/// Upper bound of [`heading`], with the longest name and the blank lines between messages.
+/// Upper bound of the size of [`heading`] in bytes.
+///
+/// Includes the longest name and the blank lines between messages.
 const HEADING_BYTES: usize = 600;
 
-/// Builds the text in front of the messages.
+/// Builds the heading in front of the messages.
 fn heading(agent: &AgentId, shown: usize, remaining: usize) -> String {
     let messages = if shown == 1 { "1 new message".to_owned() } else { format!("{shown} new messages") };
     let mut text = format!(

@@ -25,7 +25,7 @@ struct RecoveredFile {
     state: DeliveryState,
 }
 
-/// Rebuilds the journal from mailboxes, archives and receipts. A no-op if they are empty.
+/// Rebuilds the journal from mailboxes, archives and receipts. A no-op if there are no files.
 pub(crate) async fn rebuild_journal(workspace: &Workspace) -> Result<(), WorkspaceError> {
     workspace.import_state().await?;
     let (tree, limit) = (workspace.tree().clone(), workspace.config().file_limit);
@@ -60,18 +60,23 @@ pub(crate) async fn rebuild_journal(workspace: &Workspace) -> Result<(), Workspa
     Ok(())
 }
 
-/// Returns the sort key. Our own ids are ordered; messages of others with the same time are ordered by the file's date,
-/// as at their ingestion.
+/// Returns the sort key of a recovered file.
+///
+/// Switchboard's own ids are ordered. Messages of other programs with the same time are ordered by the file's
+/// modification time, as when they were ingested.
 fn sort_key(recovered: &RecoveredFile) -> (Timestamp, Option<Timestamp>, &str) {
     let created = recovered.file.created_at.as_deref().and_then(time_of);
     let dated = ids::from_native(&recovered.file.id).is_none().then_some(recovered.modified);
     (created.unwrap_or(recovered.modified), dated, &recovered.file.id)
 }
 
-/// True if the file was accepted before the loss; a file that was rejected then stays rejected.
+/// Returns true if the file was accepted before the journal was lost.
+///
+/// A file that was rejected before the loss stays rejected.
 fn was_accepted(recovered: &RecoveredFile, directory: &Directory) -> bool {
     let agent = AgentId::local(recovered.agent.clone());
-    // An unregistered name may be a former name of this agent, whose file was moved along.
+    // An unregistered name may be a former name of this agent, from before the file was moved to the agent's new
+    // folder.
     let misrouted = match recovered.file.recipient.parse::<AgentId>() {
         Ok(recipient) => recipient != agent && directory.agent(&recipient).is_some(),
         Err(_) => true,
@@ -84,7 +89,7 @@ fn was_accepted(recovered: &RecoveredFile, directory: &Directory) -> bool {
 fn add_recipient(draft: &mut Draft, delivery: (AgentId, DeliveryState)) {
     let restored = draft.restored.get_or_insert_default();
     match restored.iter_mut().find(|(agent, _)| *agent == delivery.0) {
-        // In the mailbox and in the archive after an interrupted move: it counts once, as archived.
+        // After an interrupted move, the file is both in the mailbox and in the archive; count it once, as archived.
         Some(known) if delivery.1.is_final() => *known = delivery,
         Some(_) => {}
         None => restored.push(delivery),
@@ -101,7 +106,7 @@ async fn build_draft(
         None => None,
         Some(native) => match workspace.resolve_id(native).await {
             Ok(id) => Some(id),
-            // Not in the journal yet, but part of this rebuild.
+            // The parent message is not in the journal yet, but it may be part of this rebuild.
             Err(_) => ids::from_native(native)
                 .filter(|id| by_id.contains_key(id))
                 .or_else(|| drafts.iter().find(|draft| draft.native.id == *native).map(|draft| draft.id)),
@@ -156,7 +161,7 @@ fn collect_files(tree: &Tree, limit: u64) -> Result<Vec<RecoveredFile>, Workspac
     Ok(all)
 }
 
-/// State of a message as its receipt reported it to the sender.
+/// State of a message as last reported to the sender in its receipt.
 #[derive(Default)]
 struct ReportedState {
     seen: bool,
@@ -165,11 +170,11 @@ struct ReportedState {
 }
 
 impl ReportedState {
-    /// Derives a delivery's state from the section that holds the file.
+    /// Derives a delivery's state from the receipt and the section that holds the file.
     fn state(&self, section: Section, superseded: bool, is_for_group: bool) -> DeliveryState {
         match section {
             Section::Archive if superseded || self.expired => DeliveryState::Expired,
-            // A group's receipt does not name the recipient that failed.
+            // A group's receipt does not name the recipient whose delivery failed.
             Section::Archive if self.failed && !is_for_group => DeliveryState::Refused,
             Section::Archive => DeliveryState::Acknowledged,
             _ if self.seen => DeliveryState::Seen,
@@ -178,7 +183,9 @@ impl ReportedState {
     }
 }
 
-/// Reads a message's receipt; all false if it is missing or damaged.
+/// Reads the reported state from a message's receipt.
+///
+/// All fields are false if the receipt is missing or damaged.
 fn read_reported(tree: &Tree, sender: &str, id: &str) -> ReportedState {
     let Ok(sender) = sender.parse::<AgentId>() else { return ReportedState::default() };
     let Ok(Some(outbox)) = tree.folder(Section::Outbox, sender.name.as_str()) else {
@@ -187,7 +194,7 @@ fn read_reported(tree: &Tree, sender: &str, id: &str) -> ReportedState {
     let receipt = outbox.read(&receipts::file_name(id), receipts::MAX_RECEIPT).ok().flatten();
     let receipt = receipt.and_then(|found| serde_json::from_slice::<ReceiptFile>(&found.bytes).ok());
     let has_status = |status: &str| receipt.as_ref().is_some_and(|receipt| receipt.status == status);
-    // Acknowledged but not archived yet: it was at least seen.
+    // A message that was acknowledged but not archived yet has at least been seen.
     ReportedState {
         seen: has_status("seen") || has_status("acknowledged"),
         expired: has_status("expired"),
@@ -196,8 +203,9 @@ fn read_reported(tree: &Tree, sender: &str, id: &str) -> ReportedState {
 }
 
 impl Workspace {
-    /// Restores the deliveries of a message that the database lost; returns their number. Their state is derived from
-    /// the message's files; deliveries without a file start over.
+    /// Restores the deliveries of a message that the database lost; returns their number.
+    ///
+    /// Each delivery's state is derived from the message's files. Deliveries without a file are redelivered.
     pub async fn restore_deliveries(&self, lost: &MissingDeliveries) -> Result<usize, WorkspaceError> {
         let (tree, message, agents) = (self.tree().clone(), lost.stored.message.clone(), lost.agents.clone());
         let had = blocking(move || {
@@ -214,7 +222,9 @@ impl Workspace {
     }
 }
 
-/// Derives a delivery's state from its file. The archive has precedence over the mailbox.
+/// Derives a delivery's state from the message's file; returns `None` if the file is missing.
+///
+/// The archive takes precedence over the mailbox.
 fn state_by_file(
     tree: &Tree,
     message: &Message,

@@ -1,7 +1,7 @@
 //! Receipt files: `outbox/<sender>/<message-id>.receipt.json`.
 //!
-//! A message has one receipt, with the name that the protocol defines. When its state advances (seen, acknowledged,
-//! expired), the file is replaced atomically, so a reader never finds one with an older state than before.
+//! A message has one receipt, under the file name that the protocol defines. When the message's state advances (seen,
+//! acknowledged, expired), the receipt is replaced atomically, so that the state which a reader finds never goes back.
 
 use jiff::Timestamp;
 use switchboard_core::{Address, Delivery, DeliveryState, Message, OverallState, Receipt, sanitize_inline};
@@ -12,9 +12,10 @@ use crate::translate::{is_foreign, iso};
 use crate::tree::{Folders, Section};
 use crate::wire::{ReceiptFile, pretty};
 
-/// Writes the receipt for the current state; nothing while a recipient may still get the message.
+/// Writes the receipt for a message's current state.
 ///
-/// A file that another user owns has an unauthenticated sender, so it gets no receipt.
+/// Writes nothing while a delivery is pending. A message file that another user owns has an unauthenticated sender, so
+/// no receipt is written for it.
 pub(crate) fn write(
     folders: &mut Folders<'_>,
     message: &Message,
@@ -48,13 +49,15 @@ pub(crate) fn write(
 /// Result of [`write`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteResult {
-    /// First receipt of the message, or no write was needed.
+    /// The first receipt of the message was written, or no write was needed.
     First,
-    /// Replaced an older state. Another process may have been about to replace the same file.
+    /// A receipt with an older state was replaced. Another process may have been about to replace the same file.
     Replaced,
 }
 
-/// True if our receipt on disk has an older state than this one. Files of other programs stay.
+/// Returns true if Switchboard's receipt on disk has an older state than the new one.
+///
+/// Files of other programs are never outdated.
 fn is_outdated(folder: &Dir, name: &str, newer: &ReceiptFile) -> Result<bool, FileError> {
     let found = match folder.read(name, MAX_RECEIPT) {
         Ok(Some(found)) => found,
@@ -63,7 +66,7 @@ fn is_outdated(folder: &Dir, name: &str, newer: &ReceiptFile) -> Result<bool, Fi
         Err(FileError::TooLarge { .. }) => return Ok(false),
         Err(error) => return Err(error),
     };
-    // A power failure leaves an empty file or zeros.
+    // A power failure may leave an empty file or zeros.
     if found.bytes.iter().all(|byte| *byte == 0) {
         return Ok(true);
     }
@@ -75,7 +78,9 @@ fn is_outdated(folder: &Dir, name: &str, newer: &ReceiptFile) -> Result<bool, Fi
 /// Maximum size of a receipt file that is read: a group's receipt lists the error of each member.
 pub(crate) const MAX_RECEIPT: u64 = 16 << 20;
 
-/// Orders statuses by progress. `failed` is first because a person may release a stopped message later.
+/// Returns the rank of a status by progress.
+///
+/// `failed` ranks lowest because a person may release a stopped message later.
 fn rank(status: &str) -> u8 {
     match status {
         "failed" => 0,
@@ -85,17 +90,17 @@ fn rank(status: &str) -> u8 {
     }
 }
 
-/// Returns the name of a message's receipt.
+/// Returns the file name of a message's receipt.
 pub(crate) fn file_name(native: &str) -> String {
     format!("{native}.receipt.json")
 }
 
-/// Returns the name of the record with the terminal's result for an `execute` message.
+/// Returns the file name of the record with the terminal's result for an `execute` message.
 pub(crate) fn result_name(native: &str, status: &str) -> String {
     format!("{native}.{status}.receipt.json")
 }
 
-/// Returns the names of all receipts and records that a message's sender may have.
+/// Returns the file names of all receipts and records that a message's sender may have.
 pub(crate) fn all_names(native: &str) -> [String; 4] {
     let [executed, failed, refused] =
         ["executed", "failed", "refused"].map(|status| result_name(native, status));

@@ -1,6 +1,6 @@
 //! Registration of terminals and chat agents, with their records in `state.json`.
 //!
-//! The records follow the protocol's section "Agent Registration". Keys of other programs are retained; role, team and
+//! The records follow the protocol's section "Agent Registration". Keys of other programs are retained. Role, team and
 //! workflow survive a second registration.
 
 use serde_json::{Map, Value, json};
@@ -18,55 +18,57 @@ use crate::translate::iso;
 use crate::tree::Section;
 use crate::workspace::{Workspace, blocking};
 
-/// Longest text in a record: a title, not an essay. A longer one is refused.
+/// Maximum length of a text in a record, in bytes; longer texts are refused.
 const MAX_TITLE: usize = 500;
 
 /// A terminal to register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TerminalRegistration {
-    /// Its name.
+    /// Name of the agent.
     pub name: Name,
-    /// The process in it.
+    /// Id of the process that runs in the terminal.
     pub pid: u32,
-    /// Its purpose: `coding`, `review` …
+    /// Purpose of the terminal: `coding`, `review` …
     pub purpose: String,
     /// The agent's role.
     pub role: Option<String>,
-    /// Display name; defaults to its name.
+    /// Display name; defaults to the agent's name.
     pub friendly_name: Option<String>,
-    /// The colour of its icon; the default depends on the purpose.
+    /// Icon colour; the default depends on the purpose.
     pub color: Option<String>,
-    /// Its icon; the default depends on the purpose.
+    /// Icon; the default depends on the purpose.
     pub icon: Option<String>,
-    /// The team that it belongs to.
+    /// The agent's team.
     pub team: Option<Name>,
-    /// True if the process is on another machine or in a container, so that its pid means nothing here.
+    /// True if the process is on another machine or in a container.
+    ///
+    /// `pid` is then meaningless on this machine.
     pub external: bool,
-    /// The tmux pane that it runs in: `%7`, or `session:window.pane`.
+    /// The tmux pane of the terminal: `%7`, or `session:window.pane`.
     pub pane: Option<String>,
-    /// The process whose exit, however it happens, ends the terminal.
+    /// The process whose exit, for any reason, ends the terminal.
     pub owner: Option<ProcessIdentity>,
 }
 
 /// A chat agent to register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatRegistration {
-    /// Its name.
+    /// Name of the agent.
     pub name: Name,
-    /// The program that it chats in.
+    /// The program in which the agent chats.
     pub interface: String,
-    /// Its capabilities; defaults to `chat`.
+    /// Capabilities of the agent; the default is `chat`.
     pub capabilities: Vec<String>,
     /// The agent's role.
     pub role: Option<String>,
-    /// Display name; defaults to its name.
+    /// Display name; defaults to the agent's name.
     pub friendly_name: Option<String>,
-    /// The team that it belongs to.
+    /// The agent's team.
     pub team: Option<Name>,
 }
 
 impl TerminalRegistration {
-    /// Creates a registration without optional fields.
+    /// Creates a terminal registration without optional fields.
     pub fn new(name: Name, pid: u32, purpose: impl Into<String>) -> Self {
         Self {
             name,
@@ -85,7 +87,7 @@ impl TerminalRegistration {
 }
 
 impl ChatRegistration {
-    /// Creates a registration without optional fields.
+    /// Creates a chat registration without optional fields.
     pub fn new(name: Name, interface: impl Into<String>) -> Self {
         Self {
             name,
@@ -99,7 +101,9 @@ impl ChatRegistration {
 }
 
 impl Workspace {
-    /// Registers a terminal with the hub and in `state.json`. Its process must run, unless it is external.
+    /// Registers a terminal with the hub and in `state.json`.
+    ///
+    /// The terminal's process must be running, unless the terminal is external.
     pub async fn register_terminal(&self, new: TerminalRegistration) -> Result<AgentRecord, WorkspaceError> {
         check_title("purpose", &new.purpose)?;
         for (field, value) in
@@ -133,7 +137,9 @@ impl Workspace {
         Ok(record)
     }
 
-    /// Registers a chat agent with the hub and in `state.json`. A terminal that also chats stays a terminal.
+    /// Registers a chat agent with the hub and in `state.json`.
+    ///
+    /// A terminal that also chats remains registered as a terminal.
     pub async fn register_chat_agent(&self, new: ChatRegistration) -> Result<AgentRecord, WorkspaceError> {
         check_title("interface", &new.interface)?;
         new.friendly_name.as_deref().map_or(Ok(()), |value| check_title("friendlyName", value))?;
@@ -162,7 +168,9 @@ impl Workspace {
         Ok(record)
     }
 
-    /// Registers with the hub, which validates, then writes the record in one change.
+    /// Registers an agent with the hub, then writes the agent's record to `state.json`.
+    ///
+    /// The hub validates the registration before the record is written.
     async fn put_record(
         &self,
         registration: Registration,
@@ -185,22 +193,24 @@ impl Workspace {
     }
 }
 
-/// Parses a role into its canonical spelling, so that it can be found as a recipient.
+/// Parses a role into its canonical spelling.
+///
+/// The role can then be used as a recipient.
 pub(crate) fn parse_role(text: Option<&str>) -> Result<Option<String>, WorkspaceError> {
     let role = text.map(Role::parse).transpose()?.flatten();
     Ok(role.map(|role| role.to_string()))
 }
 
-/// Writes role, team and team members from the hub.
+/// Writes the hub's role, team and team members of an agent into `state.json`.
 fn write_roles_and_teams(state: &mut Map<String, Value>, agent: &AgentRecord, directory: &Directory) {
     write_agent(state, agent);
     write_teams(state, directory);
 }
 
-/// Facts about a terminal's process.
+/// Process of a terminal, as stored in its record.
 struct Process {
     started_at: Option<String>,
-    /// Start time, which distinguishes a later process with the same pid; empty if it is unknown.
+    /// Start time of the process, which distinguishes it from a later process with the same pid. Empty if unknown.
     mark: String,
 }
 
@@ -224,7 +234,7 @@ impl Process {
     }
 }
 
-/// Checks a text for the roster: short, on one line.
+/// Checks that a text for the roster is short and on one line.
 pub fn check_title(field: &'static str, value: &str) -> Result<(), WorkspaceError> {
     let problem = if value.trim().is_empty() {
         "is empty; give it a value".to_owned()
@@ -253,7 +263,7 @@ fn terminal_record(
 ) -> Map<String, Value> {
     let mut record = object(old);
     let was_terminal = record.get("type").is_none() && record.contains_key("pid");
-    // The icon of a chat agent, or of another purpose, does not fit.
+    // The existing icon belongs to a chat agent or another purpose, so replace it.
     if !was_terminal || text(&record, "purpose").as_deref() != Some(&new.purpose) {
         for key in ["type", "icon", "color"] {
             record.remove(key);
@@ -311,7 +321,7 @@ fn put_chat_fields(record: &mut Map<String, Value>, new: &ChatRegistration) {
     }
 }
 
-/// Builds an agent's workflow fields: none active.
+/// Builds the workflow fields of an agent without an active workflow.
 fn workflow_fields() -> Value {
     json!({
         "activeWorkflow": null, "currentStep": 0, "activeWorkflowPhase": 0, "activePersona": null,
@@ -319,7 +329,7 @@ fn workflow_fields() -> Value {
     })
 }
 
-/// Returns icon and colour for a terminal's purpose.
+/// Returns the icon and colour for a terminal's purpose.
 fn icon_and_color(purpose: &str) -> (&'static str, &'static str) {
     let purpose = purpose.to_ascii_lowercase();
     if purpose.contains("review") {
@@ -340,7 +350,9 @@ fn object(value: Option<Value>) -> Map<String, Value> {
     }
 }
 
-/// Sets the given value; otherwise sets the default if the key is missing.
+/// Sets a key to the given value.
+///
+/// If no value is given and the key is missing, sets the default.
 fn set(record: &mut Map<String, Value>, key: &str, value: Option<&str>, default: &str) {
     match value {
         Some(value) => drop(record.insert(key.to_owned(), value.into())),

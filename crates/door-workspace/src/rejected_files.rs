@@ -1,4 +1,6 @@
-//! Files that could not be ingested. Each is reported once and stays where it is.
+//! Rejected files: files that could not be ingested.
+//!
+//! Each rejected file is reported once and stays where it is.
 
 use serde::{Deserialize, Serialize};
 use switchboard_core::Door;
@@ -12,16 +14,18 @@ const TOPIC: &str = "problem";
 /// A file or folder that could not be ingested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedFile {
-    /// Its path, below `.switchboard/`.
+    /// Path relative to `.switchboard/`.
     pub path: String,
-    /// The reason, as a sentence.
+    /// Reason for the rejection, as a sentence.
     pub reason: String,
-    /// Fingerprint of the rejected version of the file. Empty if something other than the file may fix it; the file is
-    /// then read again at each scan.
+    /// Fingerprint of the rejected version of the file.
+    ///
+    /// The fingerprint is empty if something other than the file may resolve the rejection; each scan then reads the
+    /// file again.
     pub(crate) stamp: String,
 }
 
-/// Lists the rejected files of a view, oldest first.
+/// Lists the rejected files in a database view, oldest first.
 pub(crate) fn list_rejected(view: &View<'_>) -> Result<Vec<RejectedFile>, HubError> {
     let notes = view.notes(Door::Workspace, TOPIC)?;
     Ok(notes.iter().filter_map(|(_, value)| serde_json::from_str(value).ok()).collect())
@@ -33,7 +37,7 @@ impl Workspace {
         Ok(self.hub().view(list_rejected).await?)
     }
 
-    /// Records a rejected file and logs it, unless this version of it is recorded already.
+    /// Records and logs a rejected file, unless this version of the file is already recorded.
     pub(crate) async fn report_rejected(&self, rejected: RejectedFile) -> Result<(), HubError> {
         let value = serde_json::to_string(&rejected).unwrap_or_default();
         let known = self.hub().notes(Door::Workspace).all(TOPIC).await?;
@@ -44,7 +48,7 @@ impl Workspace {
         self.hub().notes(Door::Workspace).put(TOPIC, rejected.path, Some(value)).await
     }
 
-    /// Removes the records whose path `is_resolved` accepts.
+    /// Removes the records of rejected files whose path `is_resolved` accepts.
     pub(crate) async fn clear_rejected(&self, is_resolved: impl Fn(&str) -> bool) -> Result<(), HubError> {
         for (path, _) in self.hub().notes(Door::Workspace).all(TOPIC).await? {
             if is_resolved(&path) {

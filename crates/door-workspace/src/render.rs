@@ -1,4 +1,4 @@
-//! Renders messages for models: the one renderer for tools, hooks and resources.
+//! Renders messages for models. Tools, hooks and resources share this renderer.
 
 use std::fmt::Write;
 
@@ -15,22 +15,26 @@ use crate::ids;
 use crate::translate::{iso, to_file};
 use crate::workspace::Workspace;
 
-/// Bytes of a payload that a listing shows.
+/// Maximum number of payload bytes shown in a listing.
 pub const PREVIEW: usize = 500;
 
-/// Bytes of one result: about 15,000 tokens, safely below the 25,000 at which clients truncate.
+/// Maximum size of one result in bytes.
+///
+/// This is about 15,000 tokens, safely below the 25,000 at which clients truncate.
 pub const RESULT: usize = 48_000;
 
-/// Bytes of a message's metadata that a result shows. Metadata is for programs, and none needs more.
+/// Maximum number of metadata bytes shown in a result.
+///
+/// Metadata is meant for programs, and no program needs more.
 const METADATA: usize = 8_000;
 
 /// A rendered message.
 pub struct Shown {
-    /// It as text for a model.
+    /// The message as text for a model.
     pub text: String,
-    /// The same as data.
+    /// The message as JSON data.
     pub data: Value,
-    /// Bytes that it takes in a result.
+    /// Size of the message in a result, in bytes.
     pub size: usize,
     /// True if the payload is complete.
     pub whole: bool,
@@ -38,19 +42,20 @@ pub struct Shown {
     pub is_at_end: bool,
 }
 
-/// Range of a payload to show.
+/// The part of a message to show.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimit {
-    /// Characters to skip at the start.
+    /// Number of payload characters to skip at the start.
     pub from: usize,
-    /// Bytes to show. The unit is bytes because non-English text costs about as many tokens per byte, but not per
-    /// character.
+    /// Maximum number of bytes to show.
+    ///
+    /// The limit counts bytes because non-English text costs about as many tokens per byte, but not per character.
     pub most: usize,
     /// True to include metadata and persona, which a preview omits.
     pub everything: bool,
 }
 
-/// Renders a message of an agent's own mailbox.
+/// Renders a message in the reader's own mailbox.
 pub async fn render_mail(
     workspace: &Workspace,
     reader: &AgentId,
@@ -60,7 +65,7 @@ pub async fn render_mail(
     show(workspace, reader, &mail.stored, mail.delivery.state.as_str(), extent).await
 }
 
-/// Renders a message for a reader that may see it.
+/// Renders a message for a reader that is allowed to see it.
 pub async fn show(
     workspace: &Workspace,
     reader: &AgentId,
@@ -72,7 +77,7 @@ pub async fn show(
     let reply_to = workspace.reply_name(message).await?;
     let file = to_file(message, reader, reply_to);
     let trust = message.trust();
-    // Only a trusted sender may assign a role.
+    // Only a trusted sender may assign a role, so drop the persona of any other sender.
     let persona = file.persona.filter(|_| extent.everything && trust == Trust::Ours);
     let metadata = file.metadata.filter(|_| extent.everything).map(|fields| Fitted::of(trust, fields));
     let beside = persona.as_ref().map_or(0, String::len) + metadata.as_ref().map_or(0, |fitted| fitted.size);
@@ -145,16 +150,16 @@ pub async fn show(
     Ok(Shown { text, data, size, whole, is_at_end: end >= total })
 }
 
-/// Metadata truncated to its limit.
+/// Metadata truncated to the size limit.
 struct Fitted {
     fields: Map<String, Value>,
     size: usize,
-    /// Bytes omitted.
+    /// Number of bytes omitted.
     left_out: usize,
 }
 
 impl Fitted {
-    /// Keeps the fields that fit, in their order.
+    /// Keeps the fields that fit into the limit, in their original order.
     fn of(trust: Trust, all: Map<String, Value>) -> Self {
         let mut fitted = Self { fields: Map::new(), size: 0, left_out: 0 };
         for (key, value) in all {
@@ -179,9 +184,9 @@ fn sanitized_value(trust: Trust, mut value: Value) -> Value {
     value
 }
 
-/// Cuts a text at a character boundary; also returns whether it is the whole text.
+/// Truncates a text at a character boundary; also returns whether the result is the whole text.
 ///
-/// Each line counts with its quote prefix, so that many short lines stay within the limit.
+/// Each line counts with its quote prefix, so that many short lines also stay within the limit.
 fn part(text: &str, extent: BodyLimit) -> (String, bool) {
     let start = text.char_indices().nth(extent.from).map_or(text.len(), |(start, _)| start);
     let rest = &text[start..];

@@ -1,4 +1,6 @@
-//! Reconciles in the other direction: rewrites message files that are missing, torn or replaced, from the journal.
+//! Repair: rewrites missing, torn or replaced message files from the journal.
+//!
+//! This is the other direction of reconciliation; [`intake`](crate::intake) ingests new files into the journal.
 
 use switchboard_core::{AgentId, Message, MessageId, Name};
 use switchboard_sys::files::{FileError, Moved};
@@ -12,7 +14,9 @@ use crate::tree::Section;
 use crate::workspace::{Workspace, blocking};
 
 impl Workspace {
-    /// Repairs one waiting message's file, or returns why it cannot; other files are not affected.
+    /// Repairs the file of one waiting message, or returns why the repair failed.
+    ///
+    /// A failed repair does not affect other files.
     pub(crate) async fn repair(
         &self,
         mailbox: &Mailbox,
@@ -27,7 +31,7 @@ impl Workspace {
         }
     }
 
-    /// Builds the file that this mailbox should have for a message.
+    /// Builds the expected mailbox file of a message.
     pub(crate) async fn expected_file(
         &self,
         mailbox: &Mailbox,
@@ -37,11 +41,11 @@ impl Workspace {
         Ok(Expected::new(message, &mailbox.agent, reply_to, mailbox.directory.clone()))
     }
 
-    /// Writes a waiting message's file again, unless its reader has moved it to the archive.
+    /// Rewrites a waiting message's file, unless the reader has moved it to the archive.
     async fn restore(&self, mailbox: &Mailbox, id: MessageId) -> Result<bool, WorkspaceError> {
         let agent = &mailbox.agent;
         let Some((stored, receipt)) = self.hub().journal().receipt(id).await? else { return Ok(false) };
-        // Another process acknowledged it after the listing.
+        // Another process may have acknowledged the message after the listing.
         let still_waits = receipt.deliveries.iter().any(|d| &d.agent == agent && d.state.is_waiting());
         if !still_waits {
             return Ok(false);
@@ -67,7 +71,9 @@ impl Workspace {
         Ok(true)
     }
 
-    /// Moves in a file from the folder of a former name or another spelling of its reader.
+    /// Moves a file into the reader's own folder.
+    ///
+    /// The file comes from a folder under a former name or another spelling.
     async fn move_from_other_folder(&self, mailbox: &Mailbox, name: String) -> Result<bool, WorkspaceError> {
         let (tree, own) = (self.tree().clone(), mailbox.dir.clone());
         let (agent, directory) = (mailbox.agent.clone(), mailbox.directory.clone());
@@ -105,7 +111,8 @@ impl Workspace {
                 Err(FileError::TooLarge { .. }) => false,
                 Err(error) => return Err(error.into()),
             };
-            // A torn file of ours holds nothing new; any other file is retained.
+            // A torn file of Switchboard contains nothing new and is replaced; any other file is moved aside and so
+            // retained.
             if torn {
                 tracing::warn!(file = %expected.file.id, %agent, "a damaged message file is written again");
                 dir.replace(&name, &bytes, 0o600)?;
@@ -119,7 +126,9 @@ impl Workspace {
     }
 }
 
-/// True if this is what a power failure leaves of a file: nothing, its beginning, or zeros.
+/// Returns true if a file is torn, as after a power failure.
+///
+/// A torn file is empty, truncated or filled with zeros.
 fn is_torn(found: &[u8], expected: &[u8]) -> bool {
     expected.starts_with(found) || found.iter().all(|byte| *byte == 0)
 }

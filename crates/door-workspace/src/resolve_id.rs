@@ -1,6 +1,7 @@
-//! Resolves message ids as people and agents write them.
+//! Resolves message ids that people and agents write.
 //!
-//! Two programs may use the same id, so it can exist in two mailboxes. An agent means the message in its own mailbox.
+//! Two programs may use the same id, so the id can exist in two mailboxes. For an agent, the id then refers to the
+//! message in the agent's own mailbox.
 
 use switchboard_core::{AgentId, Door, MessageId};
 use switchboard_hub::{HubError, is_idempotency_scope};
@@ -10,7 +11,9 @@ use crate::ids;
 use crate::workspace::Workspace;
 
 impl Workspace {
-    /// Resolves an id that a person wrote: a message id, or a protocol id; the newest of several.
+    /// Resolves an id that a person wrote: a message id or a protocol id.
+    ///
+    /// If a protocol id is ambiguous, the newest message is returned.
     pub async fn resolve_id(&self, text: &str) -> Result<MessageId, WorkspaceError> {
         if let Some(id) = self.find_by_id(text).await? {
             return Ok(id);
@@ -19,8 +22,9 @@ impl Workspace {
         named.first().copied().ok_or_else(|| HubError::UnknownMessage { id: text.to_owned() }.into())
     }
 
-    /// Resolves an id that an agent wrote. Prefers the message in its own mailbox, then one that it sent or received
-    /// another way.
+    /// Resolves an id that an agent wrote.
+    ///
+    /// Prefers the message in the agent's own mailbox, then a message that the agent sent or received another way.
     pub async fn resolve_id_for(&self, agent: &AgentId, text: &str) -> Result<MessageId, WorkspaceError> {
         if let Some(id) = self.find_by_id(text).await? {
             return Ok(id);
@@ -50,8 +54,9 @@ impl Workspace {
         Ok(self.hub().journal().message(id).await?.map(|_| id))
     }
 
-    /// Lists the messages with this protocol id, newest first. A sender's idempotency key is no id: the sender chooses
-    /// it, so it could impersonate any message.
+    /// Lists the messages with this protocol id, newest first.
+    ///
+    /// Does not match idempotency keys: the sender chooses its key, so the key could impersonate any message.
     async fn find_by_native(&self, text: &str) -> Result<Vec<MessageId>, WorkspaceError> {
         let named = self.hub().native_ids().find(None, text).await?;
         Ok(named.into_iter().filter(|(scope, _)| !is_idempotency_scope(scope)).map(|(_, id)| id).collect())

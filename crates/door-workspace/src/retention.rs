@@ -1,9 +1,9 @@
-//! Retention: removes files and journal entries that have ended and are older than the settings allow.
+//! Retention: removes completed files and journal entries that are older than the settings allow.
 //!
-//! A run reads the journal once a day, in bounded rounds: `serve` and sessions do a round each minute, and a plain
-//! command does one at its end if none was done for a minute. A lease lets one process do it. Files and entries of
-//! waiting messages stay. The daily comparison of `serve` and sessions removes old files that belong to no message of
-//! the journal: see `housekeeping`.
+//! Once a day, a run reads the journal in bounded rounds. `serve` and sessions execute a round each minute; a plain
+//! command executes a small round at its end, unless a round took place within the last minute. A lease ensures that
+//! only one process does so. Files and entries of waiting messages are retained. Old files that belong to no message in
+//! the journal are removed by the daily comparison of `serve` and sessions: see `housekeeping`.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -19,22 +19,26 @@ use crate::receipts;
 use crate::tree::{Section, Tree};
 use crate::workspace::{Workspace, blocking};
 
-/// Topic of notes: the progress of a run (`seq`), when it `began`, and when the last `round` was.
+/// Notes topic: the progress of retention runs.
+///
+/// The keys are `seq` (position in the journal), `began` (start of the run) and `round` (time of the last round).
 const RETENTION: &str = "retention";
 
-/// Messages per round of a long-running process: some 20 ms, ten times that if all of them are removed.
+/// Maximum number of messages per round of a long-running process.
+///
+/// A round takes some 20 ms, and ten times as long if all of the messages are removed.
 const ROUND: usize = 2000;
 
-/// Messages per round of a plain command: a few milliseconds.
+/// Maximum number of messages per round of a plain command, which takes a few milliseconds.
 const SMALL_ROUND: usize = 200;
 
-/// Interval of runs; shorter if a setting retains something for less than that.
+/// Interval between the starts of two runs; shorter if a retention time is shorter.
 const PASS_EVERY: SignedDuration = SignedDuration::from_hours(24);
 
-/// Minimum interval of rounds by plain commands.
+/// Minimum interval between rounds by plain commands.
 const ROUND_EVERY: SignedDuration = SignedDuration::from_mins(1);
 
-/// Cutoff times: anything older is removed.
+/// Cutoff times: files and entries that are older are removed.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     archive: Option<Timestamp>,
@@ -43,17 +47,19 @@ struct Limits {
 }
 
 impl Limits {
-    /// Returns the latest cutoff: a message accepted after it is not too old for any setting.
+    /// Returns the latest cutoff.
+    ///
+    /// A message accepted after this time is not too old for any setting.
     fn latest(&self) -> Option<Timestamp> {
         [self.archive, self.receipts, self.journal].into_iter().flatten().max()
     }
 }
 
 impl Workspace {
-    /// Does a small round if one is due and no other process runs housekeeping.
+    /// Executes a small retention round if one is due and no other process runs housekeeping.
     pub(crate) async fn retention_after_command(&self) {
         if let Err(error) = self.small_round().await {
-            // The next command retries.
+            // Ignore the error; the next command retries.
             tracing::debug!(%error, "nothing old was removed");
         }
     }
@@ -70,7 +76,7 @@ impl Workspace {
         self.round(SMALL_ROUND).await
     }
 
-    /// True if the first message of the journal is older than the latest cutoff.
+    /// Returns true if the first message in the journal is older than the latest cutoff.
     async fn has_old_entries(&self) -> Result<bool, WorkspaceError> {
         let Some(latest) = self.limits().latest() else { return Ok(false) };
         Ok(self
@@ -92,7 +98,9 @@ impl Workspace {
         }
     }
 
-    /// Does a round if one is due, and returns free pages of the database to the file system.
+    /// Executes a retention round if one is due.
+    ///
+    /// Also returns free pages of the database to the file system.
     pub(crate) async fn retention_round(&self) -> Result<(), WorkspaceError> {
         if self.is_run_due().await? {
             self.round(ROUND).await?;
@@ -101,7 +109,9 @@ impl Workspace {
         Ok(())
     }
 
-    /// True if a run is in progress, or the last one started an interval ago.
+    /// Returns true if a run is in progress or due.
+    ///
+    /// A run is due if the last run started at least one interval ago.
     async fn is_run_due(&self) -> Result<bool, WorkspaceError> {
         if self.retention_seq().await? > 0 {
             return Ok(true);
@@ -121,7 +131,7 @@ impl Workspace {
         let is_full = page.len() == most;
         let last = page.last().map_or(after, |aged| aged.seq);
         page.retain(|aged| aged.accepted_at < latest);
-        // The journal is ordered by acceptance: all messages after the first one that is too young are too young as
+        // The journal is in order of acceptance, so all messages after the first one that is too young are too young as
         // well.
         let is_over = !is_full || page.last().is_none_or(|aged| aged.seq < last);
         let tree = self.tree().clone();
@@ -154,7 +164,9 @@ impl Workspace {
     }
 }
 
-/// Removes files that are too old; returns their number, and the journal entries to remove.
+/// Removes files that are too old.
+///
+/// Returns the number of removed files, and the journal entries to remove.
 fn remove_old(
     tree: &Tree,
     page: &[RetentionCandidate],
@@ -183,14 +195,16 @@ fn remove_old(
     Ok((removed, expired))
 }
 
-/// Cache of agents' folders, each opened once per round.
+/// Cache of agents' folders, so that each is opened once per round.
 struct Folders<'t> {
     tree: &'t Tree,
     open: HashMap<(Section, Name), Option<Dir>>,
 }
 
 impl Folders<'_> {
-    /// Removes a file that is older than the cutoff; returns the number removed.
+    /// Removes a file if it is older than the cutoff.
+    ///
+    /// Returns the number of removed files, which is 0 or 1.
     fn remove(
         &mut self,
         section: Section,
@@ -200,7 +214,7 @@ impl Folders<'_> {
     ) -> Result<usize, WorkspaceError> {
         let Some(before) = before else { return Ok(0) };
         let tree = self.tree;
-        // A fault in one folder must not stop the others; `doctor` reports it.
+        // An error in one folder must not stop the cleanup of the others; `doctor` reports it.
         let open = || tree.folder(section, agent.as_str()).unwrap_or(None);
         let Some(folder) = self.open.entry((section, agent.clone())).or_insert_with(open) else {
             return Ok(0);
@@ -209,14 +223,19 @@ impl Folders<'_> {
     }
 }
 
-/// True if a file was put into its folder before the cutoff. The time of its first write does not count.
+/// Returns true if a file was put into its folder before the cutoff.
+///
+/// Uses the later of modification and change time, because a file may have been written long before it was moved into
+/// the folder.
 fn is_older(folder: &Dir, name: &str, before: Timestamp) -> bool {
     let Ok(found) = std::fs::symlink_metadata(folder.path().join(name)) else { return false };
     found.is_file() && found.mtime().max(found.ctime()) < before.as_second()
 }
 
 impl Workspace {
-    /// Removes a folder's old files that belong to no message of the journal, which the rounds do not find.
+    /// Removes a folder's old files that belong to no message in the journal.
+    ///
+    /// Retention rounds do not find these files, because a round reads the journal.
     pub(crate) async fn remove_leftovers(
         &self,
         section: Section,
@@ -252,7 +271,7 @@ impl Workspace {
         .await
     }
 
-    /// True if the message that a file name refers to is in the journal.
+    /// Returns true if the message that a file name refers to is in the journal.
     async fn is_in_journal(&self, file: &str) -> Result<bool, WorkspaceError> {
         let name = file.strip_suffix(".superseded.meta").unwrap_or(file);
         let native = match name.strip_suffix(".receipt.json") {

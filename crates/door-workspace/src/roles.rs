@@ -1,4 +1,4 @@
-//! Roles, and recipients that are given as a role.
+//! Agent roles, and the resolution of roles to recipients.
 
 use std::fmt;
 
@@ -12,14 +12,16 @@ use crate::snapshot::Snapshot;
 use crate::state;
 use crate::workspace::{Workspace, blocking};
 
-/// The role of an agent. The protocol defines the first seven; the others are in common use.
+/// The role of an agent.
+///
+/// The protocol defines the first seven roles; the others are in common use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Plans and assigns the work.
     Lead,
-    /// The first of two who write code.
+    /// Writes code, as the first of two coders.
     Coder1,
-    /// The second of two who write code.
+    /// Writes code, as the second of two coders.
     Coder2,
     /// Reviews the work of others.
     Reviewer,
@@ -27,7 +29,7 @@ pub enum Role {
     Tester,
     /// Researches questions.
     Researcher,
-    /// Carries out decisions.
+    /// Executes decisions.
     Execution,
     /// Writes code.
     Coder,
@@ -39,23 +41,23 @@ pub enum Role {
     Analyst,
 }
 
-/// Error of resolving a role or recipient.
+/// Error while resolving a role or recipient.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RoleError {
-    /// There is no such role.
+    /// The given role does not exist.
     #[error("role '{}' is unknown; {}use one of: {}, none", .given.escape_debug(), did_you_mean(.near), Role::list())]
     Unknown {
         /// The role as given.
         given: String,
-        /// Similar roles, best first.
+        /// Similar role names, best match first.
         near: Vec<String>,
     },
     /// No agent has the role.
     #[error("recipient '{role}': no agent has the role {role}; {}. Assign it with assign_role, or name an agent", list_assigned(.present))]
     Unfilled {
-        /// The role.
+        /// The role that no agent has.
         role: Role,
-        /// The roles that agents have.
+        /// The roles that agents currently have.
         present: Vec<Role>,
     },
     /// A recipient matches several agents.
@@ -69,7 +71,7 @@ pub enum RoleError {
 }
 
 impl Role {
-    /// All roles, those of the protocol first.
+    /// All roles; those defined by the protocol come first.
     pub const ALL: [Self; 11] = [
         Self::Lead,
         Self::Coder1,
@@ -101,7 +103,7 @@ impl Role {
         }
     }
 
-    /// Parses a role in any spelling; `None` for `none` and for unknown roles.
+    /// Parses a role in any spelling; returns `None` for `none` and for unknown roles.
     pub fn read(text: &str) -> Option<Self> {
         let word = normalize(text);
         let word = match word.as_str() {
@@ -114,7 +116,9 @@ impl Role {
         Self::ALL.into_iter().find(|role| role.as_str() == word)
     }
 
-    /// Parses a role in any spelling; an error for anything but a role or `none`.
+    /// Parses a role in any spelling; returns `Ok(None)` for `none`.
+    ///
+    /// Returns an error for any other text.
     pub fn parse(text: &str) -> Result<Option<Self>, RoleError> {
         match Self::read(text) {
             Some(role) => Ok(Some(role)),
@@ -126,12 +130,14 @@ impl Role {
         }
     }
 
-    /// True if an agent with this role matches `asked`: both numbered coders are coders.
+    /// Returns true if an agent with this role matches `asked`.
+    ///
+    /// Both numbered coder roles match `coder`.
     pub fn matches(self, wanted: Self) -> bool {
         self == wanted || (wanted == Self::Coder && matches!(self, Self::Coder1 | Self::Coder2))
     }
 
-    /// Returns the role's persona file in `.agent/personas/`.
+    /// Returns the file name of the role's persona in `.agent/personas/`.
     pub fn persona_file(self) -> &'static str {
         match self {
             Self::Lead => "lead.md",
@@ -165,7 +171,9 @@ impl Serialize for Role {
 /// The name for the absence of a role.
 const NONE: &str = "none";
 
-/// Normalizes a role: lower case, one space for spaces, `_` and `-`.
+/// Normalizes the spelling of a role.
+///
+/// The result is in lower case, with one space for any run of spaces, `_` and `-`.
 fn normalize(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || matches!(c, '_' | '-'));
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ").to_lowercase()
@@ -190,7 +198,9 @@ pub(crate) fn join(roles: &[Role]) -> String {
     roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns an agent's role: from `state.json`, which other programs write as well, else from the hub.
+/// Returns an agent's role.
+///
+/// `state.json`, which other programs write as well, takes precedence over the hub.
 pub(crate) fn role_of(agent: &AgentRecord, state: &Map<String, Value>) -> Option<Role> {
     let written = state::record(state, &agent.id.name).and_then(|record| state::text(record, "role"));
     match written {
@@ -199,7 +209,7 @@ pub(crate) fn role_of(agent: &AgentRecord, state: &Map<String, Value>) -> Option
     }
 }
 
-/// Returns the roles that agents have, each once.
+/// Returns the roles that agents have, without duplicates.
 pub(crate) fn assigned_roles<'d>(
     agents: impl Iterator<Item = &'d AgentRecord>,
     state: &Map<String, Value>,
@@ -210,8 +220,10 @@ pub(crate) fn assigned_roles<'d>(
     roles
 }
 
-/// Resolves a recipient: an agent's name, else the only agent with that role, else the only agent with that `alias` or
-/// `friendlyName` in `state.json`. Pure.
+/// Resolves a recipient from the directory and `state.json`. Pure.
+///
+/// In order of precedence: an address or an agent's name, the only agent with that role, and the only agent with that
+/// `alias` or `friendlyName` in `state.json`.
 pub(crate) fn recipient(
     text: &str,
     directory: &Directory,
@@ -223,7 +235,7 @@ pub(crate) fn recipient(
         Ok(Address::Agent(agent)) if agent.is_human() => return Ok(AgentId::human().into()),
         Ok(Address::Agent(agent)) if agent.realm.is_none() => match directory.agent(agent) {
             Some(record) => return Ok(record.id.clone().into()),
-            // A retired agent whose mail is forwarded.
+            // The agent is retired, but its messages are forwarded.
             None if directory.routing_rules().forward_target(agent).is_some() => {
                 return Ok(agent.clone().into());
             }
@@ -239,7 +251,7 @@ pub(crate) fn recipient(
             let fitting = local().filter(|agent| role_of(agent, state).is_some_and(fits));
             fitting.map(|agent| agent.id.clone()).collect()
         };
-        // Agents with exactly this role have precedence over those that also match it.
+        // Agents with exactly this role take precedence over agents whose role merely matches it.
         for found in [with(&|has| has == role), with(&|has| has.matches(role))] {
             if let Some(address) = require_unique(text, found)? {
                 return Ok(address);
@@ -258,7 +270,7 @@ pub(crate) fn recipient(
     {
         return Ok(address);
     }
-    // No local agent matches; one of another hub may.
+    // No local agent matches, but an agent of another hub may.
     if let Some(record) = target.as_ref().and_then(|agent| directory.find_remote(&agent.name)) {
         return Ok(record.id.clone().into());
     }
@@ -287,14 +299,14 @@ fn require_unique(role: &str, found: Vec<AgentId>) -> Result<Option<Address>, Ro
 }
 
 impl Snapshot {
-    /// Resolves a recipient.
+    /// Resolves a recipient against the snapshot.
     pub fn recipient(&self, text: &str) -> Result<Address, WorkspaceError> {
         recipient(text, &self.directory, &self.state)
     }
 }
 
 impl Workspace {
-    /// Assigns a role to an agent, or none, in the hub and in `state.json`.
+    /// Assigns or removes an agent's role, in the hub and in `state.json`.
     pub async fn assign_role(&self, agent: Name, role: &str) -> Result<AgentRecord, WorkspaceError> {
         let role = Role::parse(role)?;
         let record = self.hub().agents().set_role(agent, role.map(|role| role.to_string())).await?;
@@ -320,7 +332,9 @@ impl Workspace {
         }
     }
 
-    /// Replaces the error for an unknown name: retired, or temporary while a recovery still reads agents back.
+    /// Replaces the error for an unknown name if a more specific one applies.
+    ///
+    /// The agent may be retired, or unknown only until a recovery has restored all agents.
     pub async fn or_retired(&self, error: WorkspaceError) -> WorkspaceError {
         if self.hub().database().is_rebuilding()
             && matches!(error, WorkspaceError::Hub(HubError::Unresolved(_)))

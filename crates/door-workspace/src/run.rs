@@ -1,4 +1,4 @@
-//! The running door: watches and scans mailboxes, delivers, and runs housekeeping until shutdown.
+//! Main loop of the door: watches and scans mailboxes, delivers, and runs housekeeping until shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,27 +18,33 @@ use crate::tree::Section;
 use crate::watcher::MailboxWatcher;
 use crate::workspace::{Workspace, blocking};
 
-/// Delay of the next scan while a file may be in the middle of a write.
+/// Delay before the next scan while a file may be in the middle of a write.
 const SETTLING_RESCAN: Duration = Duration::from_millis(200);
 
-/// Interval of housekeeping.
+/// Interval between housekeeping rounds.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Interval of reading `state.json` for heartbeats: receipts tell senders since when a recipient is idle.
+/// Poll interval for heartbeats in `state.json`.
+///
+/// The heartbeats show how long a recipient has been idle, which receipts report to senders.
 const STATE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Topic of notes: the boot id of the machine at the last comparison of all files.
+/// Notes topic: the machine's boot id at the last comparison of all files.
 const BOOT: &str = "boot";
 
-/// Topic of notes: the same per mailbox, so that a process that ends early leaves only the other mailboxes to the next
-/// one.
+/// Notes topic: the machine's boot id at the last comparison of each mailbox.
+///
+/// If a process ends during the comparison, the next process compares only the remaining mailboxes.
 const BOOT_OF_MAILBOX: &str = "boot.mailbox";
 
-/// Time limit for a command to deliver what other processes left in the queue, while its caller waits.
+/// Time limit for a command to deliver messages that other processes left in the queue.
+///
+/// The caller of the command waits for as long.
 const COMMAND_DRAIN: Duration = Duration::from_secs(1);
 
-/// Runs the door until `shutdown`: ingests, delivers, repairs and runs housekeeping. Delivers what is due before it
-/// returns.
+/// Runs the door until `shutdown`: ingests, delivers, repairs and runs housekeeping.
+///
+/// Delivers all due messages before it returns.
 pub async fn run(
     workspace: Workspace,
     outbound: Outbound,
@@ -48,7 +54,7 @@ pub async fn run(
     let intake = async {
         match shutdown.run_until_cancelled(Box::pin(ingest(&workspace))).await {
             Some(result) => result,
-            // The delivery loop ends this one.
+            // Wait for the delivery loop, which ends this function.
             None => std::future::pending().await,
         }
     };
@@ -58,14 +64,16 @@ pub async fn run(
     }
 }
 
-/// Delivers until `shutdown`, then drains the deliveries that are due.
+/// Delivers messages until `shutdown`, then drains the due deliveries.
 pub async fn run_deliveries(workspace: &Workspace, outbound: Outbound, shutdown: CancellationToken) {
     let deliveries = Box::pin(delivery::run(workspace, outbound));
     workspace.hub().deliveries().run_door(Door::Workspace, deliveries, shutdown).await;
 }
 
 impl Workspace {
-    /// Delivers what is due to mailboxes. After a sender was killed, no other process may be running to do it.
+    /// Delivers all messages that are due to mailboxes.
+    ///
+    /// If a sender's process was killed, there may be no other process that delivers its messages.
     pub async fn drain_deliveries(&self) -> Result<(), WorkspaceError> {
         if self.hub().database().disk_trouble().is_none() {
             let outbound = self.hub().deliveries().open_door(Door::Workspace).await?;
@@ -75,7 +83,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// Delivers mail that an ended process left in the queue; called at the end of a command.
+    /// Redelivers orphaned messages, which an ended process left in the queue. Called at the end of a command.
     pub(crate) async fn drain_orphaned_deliveries(&self) {
         if self.hub().deliveries().has_opened_door() {
             return;
@@ -90,7 +98,9 @@ impl Workspace {
     }
 }
 
-/// Ingests files and runs housekeeping concurrently, so that a new file does not wait for the end of a round.
+/// Ingests files and runs housekeeping concurrently.
+///
+/// A new file therefore does not wait for a housekeeping round to end.
 async fn ingest(workspace: &Workspace) -> Result<(), WorkspaceError> {
     tokio::select! {
         result = scan_mailboxes(workspace) => result,
@@ -99,7 +109,7 @@ async fn ingest(workspace: &Workspace) -> Result<(), WorkspaceError> {
 }
 
 async fn scan_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> {
-    // Watch first, then scan: a change between the two is seen twice rather than never.
+    // Start the watcher before the first scan, so that a change in between is seen twice rather than never.
     let hints = Arc::new(Notify::new());
     let root = workspace.tree().root().clone();
     if let Err(error) = blocking(move || Ok(root.ensure_subdir(Section::Inbox.as_str())?)).await {
@@ -142,18 +152,18 @@ async fn scan_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> {
         };
         tokio::select! {
             () = hinted => {}
-            // Until the rebuild, agents are unknown.
+            // Wake up at once for a recovery: agents are unknown until the journal is rebuilt.
             () = workspace.hub().database().wait_for_recovery() => {}
         }
     }
 }
 
-/// Verifies the files after a power failure, then runs housekeeping at intervals.
+/// Verifies the mailboxes after a reboot, then runs housekeeping at intervals.
 async fn maintain(workspace: &Workspace) {
     let mut is_compared = false;
     loop {
         if !is_compared {
-            // Retry later: a disk fault may be temporary.
+            // If the verification fails, retry later: a disk error may be temporary.
             let compared = verify_after_reboot(workspace).await;
             is_compared = compared.is_ok();
             if let Err(error) = compared {
@@ -167,8 +177,9 @@ async fn maintain(workspace: &Workspace) {
     }
 }
 
-/// Rebuilds from files the messages that the journal lost while this process had it open. Returns false if it must be
-/// retried.
+/// Rebuilds messages from files after the journal lost them while this process had it open.
+///
+/// Returns false if the rebuild must be retried.
 async fn rebuild_journal(workspace: &Workspace) -> bool {
     let done = crate::rebuild::rebuild_journal(workspace).await;
     if let Err(error) = &done {
@@ -177,8 +188,9 @@ async fn rebuild_journal(workspace: &Workspace) -> bool {
     done.is_ok()
 }
 
-/// Verifies all mailboxes after a reboot: a power failure may leave files missing, empty or torn, which no fingerprint
-/// shows.
+/// Verifies all mailboxes after a reboot.
+///
+/// A power failure may leave files missing, empty or torn, which a fingerprint does not show.
 async fn verify_after_reboot(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let Some(boot) = platform::boot_id() else {
         return workspace.verify_throttled(REST_FACTOR).await.map(drop);

@@ -1,7 +1,7 @@
 //! `state.json`: agent state that is shared with other programs.
 //!
-//! Reads take no lock. Writes take the lock that Node's proper-lockfile uses and replace the whole file. Unknown keys
-//! are retained. A file that is not JSON is moved aside and never overwritten.
+//! Reads take no lock. Writes take the lock that Node's proper-lockfile uses, and replace the whole file. Unknown keys
+//! are retained. A file that is not JSON is quarantined (moved aside) and never overwritten.
 
 mod read_cache;
 mod records;
@@ -26,25 +26,27 @@ use crate::translate::iso;
 
 const FILE: &str = "state.json";
 
-/// Key in a terminal's record: the process whose exit ends the terminal.
+/// Key in a terminal's record for its owner: the process whose exit ends the terminal.
 pub(crate) const OWNER: &str = "owner";
 
-/// Larger than the state of any workspace; a larger file is rejected.
+/// Maximum size of the file in bytes; larger files are rejected.
+///
+/// The limit exceeds the state of any real workspace.
 const LIMIT: u64 = 64 << 20;
 
-/// Minimum interval between two heartbeats of an agent: each rewrites the file.
+/// Minimum interval between two heartbeats of an agent, because each one rewrites the file.
 const HEARTBEAT_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
 
-/// A handle on the file.
+/// A handle to `state.json`.
 #[derive(Clone)]
 pub struct StateFile {
     root: Dir,
     read_cache: ReadCache,
-    /// Source of the agents and teams when the file must be rebuilt.
+    /// The hub whose agents and teams fill the file when it must be rebuilt.
     hub: Option<Hub>,
 }
 
-/// Agents and teams in the file, as far as the hub needs them.
+/// Agents and teams in `state.json` that the hub imports.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) agents: Vec<AgentState>,
@@ -61,7 +63,7 @@ impl StateFile {
         Self { hub: Some(hub), ..self }
     }
 
-    /// Creates the file with the protocol's initial state, if there is none.
+    /// Creates the file with the protocol's initial state, unless it exists.
     pub fn create(&self) -> Result<(), WorkspaceError> {
         if self.root.stat(FILE)?.is_none() {
             self.update(|_| true)?;
@@ -69,7 +71,7 @@ impl StateFile {
         Ok(())
     }
 
-    /// Reads agents and teams without a lock: the file is always replaced as a whole.
+    /// Reads agents and teams without a lock, because the file is always replaced as a whole.
     pub(crate) fn read(&self) -> Result<Known, WorkspaceError> {
         let state = self.read_all()?;
         let mut known = Known::default();
@@ -77,7 +79,7 @@ impl StateFile {
             for (name, record) in objects(&state, section) {
                 match Name::parse(name) {
                     Ok(name) => known.agents.push(agent(name, record)),
-                    // `inspect` reports it; a warning in every command would be noise.
+                    // `inspect` reports this error; a warning in every command would be noise.
                     Err(error) => {
                         tracing::debug!(section, name, error = %error, "an agent in state.json was skipped");
                     }
@@ -95,7 +97,7 @@ impl StateFile {
         Ok(known)
     }
 
-    /// Lists entries whose name is no valid agent name, with the error.
+    /// Lists entries whose name is not a valid agent name, with the error.
     pub(crate) fn invalid_names(&self) -> Result<Vec<(String, NameError)>, WorkspaceError> {
         let state = self.read_all()?;
         let names = ["terminals", "chatAgents"].into_iter().flat_map(|section| objects(&state, section));
@@ -104,7 +106,7 @@ impl StateFile {
 
     /// Changes the file under the lock. Writes nothing if `change` returns false.
     ///
-    /// Blocks while it waits for the lock, so do not call it on an async thread.
+    /// Blocks while waiting for the lock, so do not call this function on an async thread.
     pub fn update(&self, change: impl FnOnce(&mut Map<String, Value>) -> bool) -> Result<(), WorkspaceError> {
         self.update_with(LockOptions::default(), change)
     }
@@ -119,7 +121,7 @@ impl StateFile {
         })
     }
 
-    /// Changes the file under the lock, by a rule that may fail or return a value.
+    /// Changes the file under the lock with a closure that may fail or return a value.
     pub(crate) fn change<T>(
         &self,
         change: impl FnOnce(&mut Map<String, Value>) -> Result<Change<T>, WorkspaceError>,
@@ -146,14 +148,14 @@ impl StateFile {
         match change(&mut state)? {
             Change::Keep(answer) => Ok(answer),
             Change::Write(answer) => {
-                // After the change, so that a newly registered agent gets the record that the change wrote.
+                // Add the hub's agents after the change, so that a newly registered agent gets the record written by
+                // the change.
                 if let Some(hub) = self.hub.as_ref().filter(|_| is_new) {
                     write_all(&mut state, &*hub.directory_blocking()?);
                 }
                 let mut bytes = serde_json::to_vec_pretty(&state).unwrap_or_default();
                 bytes.push(b'\n');
-                // Another program took the lock over: it has read the old file, and one of the two writes would be
-                // lost.
+                // Another program took over the lock and has read the old file, so one of the two writes would be lost.
                 if !lock.is_held() {
                     return Err(WorkspaceError::LockLost);
                 }
@@ -187,7 +189,7 @@ impl StateFile {
         self.read_cache.get(self.root.stat(FILE).ok()??)
     }
 
-    /// Moves a damaged file aside under a name with its modification time.
+    /// Quarantines a damaged file: renames it, with its modification time in the new name.
     fn quarantine(&self) -> Result<String, WorkspaceError> {
         let when = self.root.stat(FILE)?.map_or(0, |stamp| stamp.mtime_ns / 1_000_000);
         for number in 0..100 {
@@ -204,7 +206,7 @@ impl StateFile {
         self.load_stamped().map(|(_, loaded)| loaded)
     }
 
-    /// Reads the file, and its fingerprint from before the read.
+    /// Reads the file, together with the fingerprint that it had before the read.
     fn load_stamped(&self) -> Result<(Option<FileStat>, Loaded), WorkspaceError> {
         let Some(found) = self.root.read(FILE, LIMIT)? else { return Ok((None, Loaded::Missing)) };
         let loaded = match serde_json::from_slice(&found.bytes) {
@@ -217,7 +219,7 @@ impl StateFile {
         Ok((Some(found.stat), loaded))
     }
 
-    /// Writes the hub's record of an agent, and the members of the teams.
+    /// Writes the hub's record of an agent, and the members of all teams.
     pub(crate) fn put_agent(&self, agent: &AgentRecord, directory: &Directory) -> Result<(), WorkspaceError> {
         self.update(|state| {
             write_agent(state, agent);
@@ -226,7 +228,7 @@ impl StateFile {
         })
     }
 
-    /// Writes all agents and teams of the hub.
+    /// Writes all agents and teams of the hub into the file.
     pub(crate) fn rewrite(&self, directory: &Directory) -> Result<(), WorkspaceError> {
         self.update(|state| {
             write_all(state, directory);
@@ -272,8 +274,9 @@ impl StateFile {
         })
     }
 
-    /// Writes the status that an agent reports, under the keys of its kind of record. An agent that the hub knows and
-    /// the file lacks gets a record first.
+    /// Writes the status that an agent reports, under the keys of the agent's kind of record.
+    ///
+    /// An agent that is known to the hub but missing in the file gets a record first.
     pub(crate) fn set_status(
         &self,
         name: &Name,
@@ -299,7 +302,9 @@ impl StateFile {
         })
     }
 
-    /// Records a heartbeat, unless one was recorded a short while ago or another process holds the lock.
+    /// Records a heartbeat of an agent.
+    ///
+    /// Does nothing if a heartbeat was recorded a short while ago or another process holds the lock.
     pub(crate) fn touch(&self, name: &Name, now: Timestamp) -> Result<(), WorkspaceError> {
         if !is_heartbeat_due(&*self.read_all()?, name, now) {
             return Ok(());
@@ -320,11 +325,11 @@ impl StateFile {
     }
 }
 
-/// Result of a rule that was applied under the lock.
+/// Result of a closure that ran under the lock.
 pub(crate) enum Change<T> {
-    /// Nothing changed; the file is not written.
+    /// The closure changed nothing, so the file is not written.
     Keep(T),
-    /// The file must be written.
+    /// The closure changed the state, so the file must be written.
     Write(T),
 }
 

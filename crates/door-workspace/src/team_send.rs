@@ -1,7 +1,8 @@
-//! Sends to a team: one message per member, each with its own id and the persona of the member's role.
+//! Team send: one message per team member.
 //!
-//! `send` to `team:NAME` is one message that reaches every member. This one reports an outcome per member, filters by
-//! role and attaches personas.
+//! Each message has its own id and the persona of the member's role. In contrast, `send` to `team:NAME` creates a
+//! single message that reaches every member. A team send reports an outcome per member, filters by role and attaches
+//! personas.
 
 use serde_json::{Map, Value};
 use switchboard_core::{
@@ -16,20 +17,20 @@ use crate::roles::{self, Role, RoleError, role_of};
 use crate::translate::set_team;
 use crate::workspace::{OutgoingMessage, Workspace};
 
-/// A message to be sent to each member of a team.
+/// A message to send to each member of a team.
 #[derive(Debug, Clone)]
 pub struct OutgoingTeamMessage {
     /// The team.
     pub team: Name,
-    /// The sender. It gets no copy of its own message.
+    /// The sender, who gets no copy of the message.
     pub from: AgentId,
     /// The kind of message.
     pub kind: Kind,
-    /// The body.
+    /// Text of the message.
     pub body: String,
     /// Restricts the message to members with this role.
     pub role_filter: Option<String>,
-    /// The message that this one replies to.
+    /// The message to which this message replies.
     pub in_reply_to: Option<MessageId>,
     /// Additional metadata.
     pub metadata: Map<String, Value>,
@@ -50,7 +51,7 @@ impl OutgoingTeamMessage {
 pub struct TeamSendResult {
     /// The team's canonical name.
     pub team: Name,
-    /// Number of members.
+    /// Number of members of the team.
     pub total_members: usize,
     /// Number of copies that were accepted and not stopped.
     pub sent: usize,
@@ -69,24 +70,24 @@ pub struct MemberSendResult {
     pub stopped: Option<TripReason>,
     /// True if a persona was attached.
     pub has_persona: bool,
-    /// Why an existing persona was not attached.
+    /// Reason why an existing persona was not attached.
     pub persona_problem: Option<String>,
 }
 
-/// Why no member got a copy.
+/// Reason why no member received a copy.
 #[derive(Debug, thiserror::Error)]
 pub enum TeamSendError {
-    /// No member, the sender aside, has the role.
+    /// No member other than the sender has the role.
     #[error("role_filter '{role}': no member of team '{team}' but perhaps the sender has that role; roles there: {}", if .present.is_empty() { "none".to_owned() } else { roles::join(.present) })]
     NoneWithRole {
         /// The team.
         team: Name,
         /// The requested role.
         role: Role,
-        /// The roles that its members have.
+        /// The roles that the team's members have.
         present: Vec<Role>,
     },
-    /// Every copy was refused.
+    /// Every copy was rejected.
     #[error("team '{team}': none of {} copies was accepted: {}", .failed.len(), reasons(.failed))]
     NoneAccepted {
         /// The team.
@@ -105,7 +106,7 @@ fn reasons(failed: &[MemberSendResult]) -> String {
 }
 
 impl OutgoingMessage {
-    /// Records the team that the message was sent to.
+    /// Records the team to which the message was sent.
     #[must_use]
     pub fn with_team(mut self, team: &Name) -> Self {
         set_team(&mut self.metadata, team);
@@ -114,7 +115,7 @@ impl OutgoingMessage {
 }
 
 impl Workspace {
-    /// Sends a copy to each member. Returns an error only if no copy was accepted.
+    /// Sends a copy of the message to each member. Returns an error only if no copy was accepted.
     pub async fn send_team_message(
         &self,
         outgoing: OutgoingTeamMessage,
@@ -198,7 +199,9 @@ impl Workspace {
     }
 }
 
-/// Error for a filter that names no role. `none` selects no member, so it is refused as well.
+/// Returns the error for a filter that is not a known role.
+///
+/// `none` selects no member, so it is also an error.
 fn unknown_role(text: &str) -> RoleError {
     let near = suggest_similar(text, Role::ALL.map(Role::as_str));
     RoleError::Unknown { given: text.to_owned(), near }

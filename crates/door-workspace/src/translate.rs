@@ -9,7 +9,7 @@ use switchboard_hub::Draft;
 use crate::ids;
 use crate::wire::{Malformed, MessageFile};
 
-/// Metadata keys for fields of a message file that the core does not have.
+/// Metadata keys for fields of a message file that core messages do not have.
 mod key {
     pub(super) const PREFIX: &str = "workspace.";
     pub(super) const TEAM: &str = "workspace.team";
@@ -25,20 +25,21 @@ mod key {
 /// Default TTL of a dispatched task: eight hours, a working day.
 const DISPATCH_TTL: SignedDuration = SignedDuration::from_mins(480);
 
-/// Facts about a file besides its content.
+/// Facts about a message file that are not part of its content.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
-    /// The mailbox that contains it, in its canonical spelling.
+    /// The mailbox that contains the file, in canonical spelling.
     pub(crate) mailbox: Name,
-    /// When its content last changed.
+    /// Time at which the file's content last changed.
     pub(crate) modified: Timestamp,
-    /// The user that owns it, if not the owner of the workspace.
+    /// User id of the file's owner, unless that is the workspace's owner.
     pub(crate) foreign_owner: Option<u32>,
 }
 
-/// Converts a message file to a draft. `reply_to` is the resolved `replyTo`, if it is known.
+/// Converts a message file to a draft.
 ///
-/// The sender of a file is not authenticated, so the draft is never verified.
+/// `reply_to` is the resolved `replyTo`, if known. The sender of a file is not authenticated, so the draft is never
+/// verified.
 pub(crate) fn to_draft(
     file: MessageFile,
     found: &Found,
@@ -58,7 +59,8 @@ pub(crate) fn to_draft(
     };
     let fields = file.metadata.unwrap_or_default();
     let expires_at = dispatch_expiry(&fields, sent_at);
-    // If a writer uses our key prefix for its own data, its metadata is nested, so that it gets back exactly that.
+    // If the writer uses Switchboard's key prefix for its own data, nest all of its metadata, so that it can be
+    // returned unchanged.
     let mut metadata = if fields.keys().any(|key| key.starts_with(key::PREFIX)) {
         Map::from_iter([(key::GIVEN.to_owned(), Value::Object(fields))])
     } else {
@@ -97,8 +99,9 @@ pub(crate) fn to_draft(
     })
 }
 
-/// Converts a message to the file in one recipient's mailbox. `reply_to` is the protocol id of the message that it
-/// replies to.
+/// Converts a message to the file in one recipient's mailbox.
+///
+/// `reply_to` is the protocol id of the message to which this message replies.
 pub(crate) fn to_file(message: &Message, recipient: &AgentId, reply_to: Option<String>) -> MessageFile {
     let mut metadata = message.metadata.clone();
     let mut text = |key: &str| match metadata.remove(key) {
@@ -139,8 +142,10 @@ pub(crate) fn to_file(message: &Message, recipient: &AgentId, reply_to: Option<S
     }
 }
 
-/// Converts a message to the file that is written into a mailbox, with a trust label in the metadata if the sender is
-/// not authenticated or has another owner. A message that came in as this file keeps the file's content.
+/// Converts a message to the file to be written into a mailbox.
+///
+/// If the sender is not authenticated or has another owner, a trust label is added to the metadata. A message that was
+/// ingested from this very file keeps the file's content.
 pub(crate) fn to_mailbox(message: &Message, recipient: &AgentId, reply_to: Option<String>) -> MessageFile {
     let mut file = to_file(message, recipient, reply_to);
     let is_its_own = message.origin.route == Some(Route::Mailbox { agent: recipient.name.clone() });
@@ -173,7 +178,7 @@ pub(crate) fn group_address(file: &mut MessageFile) -> Option<Address> {
     matches!(address, Address::Group(_)).then_some(address)
 }
 
-/// Stores the team that a message was sent to in its metadata.
+/// Stores the team to which a message was sent in the message's metadata.
 pub(crate) fn set_team(metadata: &mut Map<String, Value>, team: &Name) {
     metadata.insert(key::TEAM.to_owned(), team.as_str().into());
 }
@@ -183,25 +188,29 @@ pub(crate) fn set_persona(metadata: &mut Map<String, Value>, persona: String) {
     metadata.insert(key::PERSONA.to_owned(), persona.into());
 }
 
-/// True if the message came from a file that another user owns.
+/// Returns true if the message came from a file that another user owns.
 pub(crate) fn is_foreign(message: &Message) -> bool {
     message.metadata.contains_key(key::FOREIGN_OWNER)
 }
 
-/// Parses an ISO 8601 time of another program. A time without a zone is read as UTC, which is what its writers mostly
-/// mean.
+/// Parses an ISO 8601 time written by another program.
+///
+/// A time without a zone is read as UTC, which most writers mean.
 pub(crate) fn time_of(text: &str) -> Option<Timestamp> {
     let civil = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
     text.parse().ok().or_else(|| civil().map(|zoned| zoned.timestamp()))
 }
 
-/// Formats a time like the protocol: milliseconds and `Z`.
+/// Formats a time as the protocol does: with milliseconds and `Z`.
 pub(crate) fn iso(time: Timestamp) -> String {
     format!("{time:.3}")
 }
 
-/// Returns when a dispatched task expires: `metadata.dispatch.expires_at`, or its `ttl_minutes`, or the protocol's
-/// eight hours. A message without a dispatch does not expire.
+/// Returns the expiry time of a dispatched task.
+///
+/// In order of precedence: `metadata.dispatch.expires_at`, a TTL in minutes (`metadata.dispatch.ttl_minutes` or
+/// `metadata.dispatch_ttl_minutes`), and the protocol's eight hours. A message without any of these and without a
+/// dispatch does not expire.
 pub(crate) fn dispatch_expiry(metadata: &Map<String, Value>, sent_at: Timestamp) -> Option<Timestamp> {
     let dispatch = metadata.get("dispatch").and_then(Value::as_object);
     let in_dispatch = |key: &str| dispatch.and_then(|dispatch| dispatch.get(key));
@@ -219,8 +228,9 @@ pub(crate) fn dispatch_expiry(metadata: &Map<String, Value>, sent_at: Timestamp)
     sent_at.checked_add(ttl).ok()
 }
 
-/// True if a task supersedes the sender's earlier ones: `metadata.dispatch.queue_mode`, by default `replace`. Only
-/// tasks supersede tasks.
+/// Returns true if a task supersedes the sender's earlier tasks.
+///
+/// `metadata.dispatch.queue_mode` decides; the default is `replace`. Only tasks supersede tasks.
 pub(crate) fn replaces_earlier(message: &Message) -> bool {
     message.kind == Kind::delegate_task()
         && message.metadata.get("dispatch").and_then(Value::as_object).is_some_and(|dispatch| {

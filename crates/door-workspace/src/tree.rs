@@ -10,37 +10,37 @@ use switchboard_sys::files::{Created, Dir, DirStat, Durability, FileError};
 
 use crate::error::WorkspaceError;
 
-/// The folder's name in a workspace.
+/// Name of the folder in a workspace.
 pub const FOLDER: &str = ".switchboard";
 
-/// Keeps everything out of the repository except files that the team writes itself.
+/// Content of `.gitignore`, which excludes everything except files that the team writes itself.
 const GITIGNORE: &str = "# Written by switchboard: mail, state and secrets stay out of the repository.\n\
     *\n!.gitignore\n!mcps/\n!mcps/**\n!mcp-descriptions.json\n!workflows/\n!workflows/**\n";
 
-/// The folders that always exist.
+/// The subfolders that always exist.
 const FOLDERS: [&str; 4] = ["inbox", "archive", "outbox", "reviews"];
 
-/// The open `.switchboard/` folder. Every path below it is built from validated names.
+/// Handle to the open `.switchboard/` folder. All paths below the folder are built from validated names.
 #[derive(Debug, Clone)]
 pub struct Tree {
     root: Dir,
-    /// Open handles of the sections, each with its inode. Clones share them.
+    /// Cache of open section folders, each with its inode. Clones share the cache.
     sections: Arc<Mutex<HashMap<Section, (u64, Dir)>>>,
 }
 
-/// A folder that holds one folder per agent.
+/// A section of the tree: a folder that contains one folder per agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Section {
-    /// Waiting messages.
+    /// Mailboxes with waiting messages.
     Inbox,
-    /// Messages whose deliveries have ended.
+    /// Archives of messages whose deliveries have ended.
     Archive,
-    /// Receipts for messages that an agent sent.
+    /// Receipts for the messages that an agent sent.
     Outbox,
 }
 
 impl Section {
-    /// Returns the folder's name.
+    /// Returns the name of the section's folder.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Inbox => "inbox",
@@ -51,7 +51,7 @@ impl Section {
 }
 
 impl Tree {
-    /// Opens the folder of a workspace.
+    /// Opens the `.switchboard/` folder of a workspace.
     pub fn open(workspace: &Path) -> Result<Self, WorkspaceError> {
         match Dir::open_root(workspace)?.subdir(FOLDER)? {
             Some(root) => Ok(Self { root, sections: Arc::default() }),
@@ -59,7 +59,7 @@ impl Tree {
         }
     }
 
-    /// Creates the folder of a workspace and its subfolders. Existing ones stay unchanged.
+    /// Creates the `.switchboard/` folder of a workspace, with its subfolders. Existing folders stay unchanged.
     pub fn create(workspace: &Path) -> Result<(Self, Created), WorkspaceError> {
         let workspace = Dir::open_root(workspace)?;
         let made = match workspace.subdir(FOLDER)? {
@@ -74,18 +74,18 @@ impl Tree {
         Ok((Self { root, sections: Arc::default() }, made))
     }
 
-    /// Returns the folder.
+    /// Returns the `.switchboard/` folder.
     pub fn root(&self) -> &Dir {
         &self.root
     }
 
-    /// Opens the workspace that contains `.switchboard/`.
+    /// Opens the workspace folder that contains `.switchboard/`.
     pub fn workspace(&self) -> Result<Dir, FileError> {
         let path = self.root.path();
         Dir::open_root(path.parent().unwrap_or(path))
     }
 
-    /// Checks that the folder is still at the path where it was opened.
+    /// Checks that the folder is still at the path at which it was opened.
     pub fn check_not_moved(&self) -> Result<(), WorkspaceError> {
         if self.root.is_at_path() {
             Ok(())
@@ -94,14 +94,15 @@ impl Tree {
         }
     }
 
-    /// Returns the user id that owns the workspace.
+    /// Returns the user id of the workspace's owner.
     pub(crate) fn owner(&self) -> Option<u32> {
         use std::os::unix::fs::MetadataExt;
         std::fs::symlink_metadata(self.root.path()).ok().map(|found| found.uid())
     }
 
-    /// Opens or creates an agent's folder in a section. A folder in another spelling is accepted: an unregistered name
-    /// has no canonical one.
+    /// Opens or creates an agent's folder in a section.
+    ///
+    /// A folder in another spelling is accepted, because an unregistered name has no canonical spelling.
     pub fn create_folder(&self, section: Section, agent: &Name) -> Result<Dir, FileError> {
         match self.folder(section, agent.as_str())? {
             Some(folder) => Ok(folder),
@@ -109,7 +110,9 @@ impl Tree {
         }
     }
 
-    /// Opens an agent's folder in a section, in any spelling; `None` if there is none.
+    /// Opens an agent's folder in a section, in any spelling.
+    ///
+    /// Returns `None` if the folder does not exist.
     pub fn folder(&self, section: Section, agent: &str) -> Result<Option<Dir>, FileError> {
         if let Some(folder) = self.own_folder(section, agent)? {
             return Ok(Some(folder));
@@ -120,12 +123,14 @@ impl Tree {
         }
     }
 
-    /// Opens or creates the folder that spells a name in exactly this way.
+    /// Opens or creates an agent's folder with exactly this spelling.
     pub(crate) fn create_own_folder(&self, section: Section, agent: &Name) -> Result<Dir, FileError> {
         self.root.ensure_subdir(section.as_str())?.ensure_subdir(agent.as_str())
     }
 
-    /// Opens the folder that spells a name in exactly this way; `None` if there is none.
+    /// Opens an agent's folder with exactly this spelling.
+    ///
+    /// Returns `None` if the folder does not exist.
     pub(crate) fn own_folder(&self, section: Section, agent: &str) -> Result<Option<Dir>, FileError> {
         match self.section(section)? {
             Some(section) => section.subdir(agent),
@@ -133,7 +138,7 @@ impl Tree {
         }
     }
 
-    /// Returns the inode and times of [`Tree::own_folder`]. Opens no file.
+    /// Returns the inode and timestamps of the folder that [`Tree::own_folder`] opens. Opens no file.
     pub(crate) fn own_folder_metadata(
         &self,
         section: Section,
@@ -145,7 +150,7 @@ impl Tree {
         }
     }
 
-    /// Opens the folder of a section. The handle is cached until another folder replaces this one.
+    /// Opens the folder of a section. The handle is cached until the folder is replaced by another one.
     fn section(&self, section: Section) -> Result<Option<Dir>, FileError> {
         let Some(found) = self.root.subdir_stat(section.as_str())? else { return Ok(None) };
         let mut open = self.sections.lock();
@@ -176,7 +181,7 @@ impl Tree {
     }
 }
 
-/// Cache of agents' folders, each opened once per batch.
+/// Cache of agents' folders, so that each is opened once per batch.
 pub(crate) struct Folders<'t> {
     tree: &'t Tree,
     open: HashMap<(Section, Name), Dir>,
@@ -187,7 +192,7 @@ impl<'t> Folders<'t> {
         Self { tree, open: HashMap::new() }
     }
 
-    /// Returns the root folder.
+    /// Returns the `.switchboard/` folder.
     pub(crate) fn root(&self) -> &'t Dir {
         self.tree.root()
     }
@@ -203,7 +208,7 @@ impl<'t> Folders<'t> {
         Ok(folder)
     }
 
-    /// True if an agent's archive has a file of this name.
+    /// Returns true if an agent's archive contains a file of this name.
     pub(crate) fn is_archived(&self, agent: &Name, name: &str) -> bool {
         let archive = self.tree.folder(Section::Archive, agent.as_str()).ok().flatten();
         archive.is_some_and(|archive| matches!(archive.stat(name), Ok(Some(_))))

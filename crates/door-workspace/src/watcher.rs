@@ -1,4 +1,4 @@
-//! The file watcher of the mailboxes.
+//! File watcher for the mailboxes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,18 +11,22 @@ use crate::own_files::OwnFiles;
 use crate::tree::{Section, Tree};
 use crate::workspace::{Workspace, blocking};
 
-/// True to watch each mailbox folder separately. A recursive inotify watch does the same, but first examines every file
-/// of every mailbox. Other systems watch a whole tree at once.
+/// True if each mailbox folder gets its own watcher instead of one recursive watcher.
+///
+/// On Linux, a recursive inotify watcher does the same internally, but first examines every file in every mailbox.
+/// Other systems can watch a whole tree at once.
 const BY_FOLDER: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// Watches all mailboxes and signals `hints` on each change. A queue overflow is a hint as well.
+/// Watches all mailboxes and signals `hints` on each change. A queue overflow also counts as a change.
 pub(crate) struct MailboxWatcher {
     watcher: Option<FileWatcher>,
     inbox: PathBuf,
 }
 
 impl MailboxWatcher {
-    /// Starts watching the inbox folder. Files in mailbox folders are watched from the first [`follow`](Self::follow).
+    /// Starts watching the inbox folder.
+    ///
+    /// Files in mailbox folders are watched once [`follow`](Self::follow) has been called.
     pub(crate) fn start(workspace: &Workspace, hints: &Arc<Notify>) -> Self {
         let inbox = workspace.tree().root().path().join(Section::Inbox.as_str());
         let (signal, own_files) = (hints.clone(), workspace.own_files().clone());
@@ -40,7 +44,7 @@ impl MailboxWatcher {
         Self { watcher, inbox }
     }
 
-    /// Watches the folders that exist now. Call it before each scan.
+    /// Watches the mailbox folders that currently exist. Call this before each scan.
     ///
     /// Linux marks each cached file of a folder, which takes 15 ms for 100,000 files, so this runs on another thread.
     pub(crate) async fn follow(mut self, workspace: &Workspace) -> Result<Self, WorkspaceError> {
@@ -55,7 +59,7 @@ impl MailboxWatcher {
     fn watch_folders(&mut self, tree: &Tree) {
         let Some(watcher) = self.watcher.as_mut().filter(|_| BY_FOLDER) else { return };
         let names = tree.folders(Section::Inbox).unwrap_or_default();
-        // A mailbox that is a symbolic link or belongs to another user is not followed.
+        // Skip a mailbox that is a symbolic link or belongs to another user.
         let own = names.iter().filter(|name| matches!(tree.own_folder(Section::Inbox, name), Ok(Some(_))));
         let folders = own.map(|name| self.inbox.join(name)).chain([self.inbox.clone()]);
         for (folder, error) in watcher.follow(folders.map(|folder| (folder, Depth::Folder))) {
@@ -64,7 +68,9 @@ impl MailboxWatcher {
     }
 }
 
-/// True for the event of a file that this process itself has delivered: it needs no scan.
+/// Returns true for the event of a file that this process delivered itself.
+///
+/// Such an event needs no scan.
 fn is_own_delivery(event: &FileEvent, own_files: &OwnFiles) -> bool {
     match event {
         FileEvent::Changed(change) => match change.paths.as_slice() {

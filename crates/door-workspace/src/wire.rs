@@ -1,45 +1,47 @@
-//! The JSON of the Switchboard Protocol, sections "Message Schema" and "Delivery Receipt Schema".
+//! JSON format of the Switchboard Protocol, sections "Message Schema" and "Delivery Receipt Schema".
 //!
-//! Serde policy: field names as published; optional fields are omitted when absent and may be `null` when read; unknown
-//! fields are retained and written back.
+//! Field names are as published. Optional fields are omitted when absent, and may be `null` when read. Unknown fields
+//! are retained and written back.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use switchboard_core::json::{PARSER_DEPTH, StrictRules, parse_strict};
 use switchboard_core::{describe_field_error, describe_json_error};
 
-/// Rules for message files: `metadata` is opaque to us and may be as deep as the parser allows.
+/// Parser rules for message files.
+///
+/// `metadata` is opaque to Switchboard and may be nested as deeply as the parser allows.
 const RULES: StrictRules = StrictRules { max_depth: PARSER_DEPTH, allows_nul: true };
 
 /// A message file: `inbox/<recipient>/<id>.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MessageFile {
-    /// `msg_<timestamp>_<random>`; also the file's name.
+    /// Message id, `msg_<timestamp>_<random>`; also the stem of the file name.
     pub id: String,
-    /// One of the five actions, or another program's action, which is passed through.
+    /// One of the five actions of the protocol, or another program's action, which is passed through.
     pub action: String,
-    /// The sender, unauthenticated.
+    /// Name of the sender, which is not authenticated.
     pub sender: String,
     /// The owner of the mailbox.
     pub recipient: String,
-    /// The text.
+    /// Text of the message.
     pub payload: String,
-    /// The message that this one replies to.
+    /// Protocol id of the message to which this message replies.
     #[serde(rename = "replyTo", default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// Additional data of the sender.
+    /// Additional data from the sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
-    /// The team that it was sent to.
+    /// The team to which the message was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub team: Option<String>,
     /// The persona for the recipient's role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persona: Option<String>,
-    /// When it was written, ISO 8601.
+    /// Time of writing, in ISO 8601.
     #[serde(rename = "createdAt", default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<String>,
-    /// Fields that the protocol does not define.
+    /// Additional fields that the protocol does not define.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -47,47 +49,47 @@ pub struct MessageFile {
 /// A receipt file: `outbox/<sender>/<message-id>.receipt.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReceiptFile {
-    /// `receipt_<message-id>`.
+    /// Receipt id: `receipt_<message-id>`.
     pub id: String,
-    /// The message.
+    /// Protocol id of the message.
     #[serde(rename = "inReplyTo")]
     pub in_reply_to: String,
-    /// `delivered`, `failed`, `expired`, `seen` or `acknowledged`.
+    /// Status: `delivered`, `failed`, `expired`, `seen` or `acknowledged`.
     pub status: String,
-    /// One sentence for a person.
+    /// Summary for a person, in one sentence.
     pub summary: String,
-    /// When, ISO 8601.
+    /// Time at which the receipt was written, in ISO 8601.
     #[serde(rename = "processedAt")]
     pub processed_at: String,
-    /// The error, if there was one.
+    /// The error, if an error occurred.
     pub error: Option<String>,
 }
 
-/// Marker of an archived message that a newer one superseded: `<message>.json.superseded.meta`.
+/// Marker of an archived message that a newer message superseded: `<message>.json.superseded.meta`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SupersededFile {
-    /// `superseded_<message-id>`.
+    /// Marker id: `superseded_<message-id>`.
     pub id: String,
-    /// The message.
+    /// Protocol id of the superseded message.
     #[serde(rename = "inReplyTo")]
     pub in_reply_to: String,
     /// Always `superseded`.
     pub status: String,
-    /// The newer message.
+    /// Protocol id of the newer message.
     #[serde(rename = "supersededBy")]
     pub superseded_by: String,
-    /// When, ISO 8601.
+    /// Time at which the message was superseded, in ISO 8601.
     #[serde(rename = "supersededAt")]
     pub superseded_at: String,
 }
 
-/// Error of parsing a message file.
+/// Error while parsing a message file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The file has no content.
     #[error("the file is empty")]
     Empty,
-    /// The file is not UTF-8: UTF-16, or binary.
+    /// The file is not UTF-8, but for example UTF-16 or binary.
     #[error("the file is not UTF-8 text (first bad byte at {at})")]
     NotUtf8 {
         /// Offset of the first invalid byte.
@@ -96,7 +98,7 @@ pub enum Malformed {
     /// The file starts with a byte order mark.
     #[error("the file begins with a byte order mark; write it without one")]
     ByteOrderMark,
-    /// Invalid JSON, a duplicate key, or too deep nesting.
+    /// The file contains invalid JSON, a duplicate key, or nesting that is too deep.
     #[error("the file is not valid JSON: {problem}")]
     Json {
         /// The parser's error.
@@ -105,7 +107,7 @@ pub enum Malformed {
     /// A field is missing or has the wrong type.
     #[error("the file is not a message: {}{problem}", .field.as_ref().map(|field| format!("the field '{field}' ")).unwrap_or_default())]
     Fields {
-        /// The field, if it exists.
+        /// Name of the field, if known.
         field: Option<String>,
         /// The parser's error.
         problem: String,
@@ -113,15 +115,17 @@ pub enum Malformed {
     /// A field has an invalid value.
     #[error("the field '{field}' {problem}")]
     Field {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// The rule that it breaks.
+        /// The rule that the value violates.
         problem: String,
     },
 }
 
 impl MessageFile {
-    /// Parses a message file. Duplicate keys are refused, because readers would choose different values.
+    /// Parses a message file.
+    ///
+    /// A duplicate key is an error, because readers would choose different values.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err(Malformed::Empty);
@@ -148,7 +152,9 @@ impl MessageFile {
     }
 }
 
-/// Serializes indented JSON with a final newline. The types of this file cannot fail to serialize.
+/// Serializes a value as indented JSON with a final newline.
+///
+/// The types in this module cannot fail to serialize.
 pub fn pretty<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default();
     bytes.push(b'\n');

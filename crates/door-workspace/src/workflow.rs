@@ -1,11 +1,11 @@
-//! Workflows: work in phases, each completed by evidence.
+//! Workflows: work in phases, each of which is completed with evidence.
 //!
-//! A [`Workflow`] is data: eight are built in, and `.switchboard/workflows/*.json` replaces them or adds others.
-//! [`rules`] has the transitions as pure functions. The progress of a workflow is stored in `state.json`, in the
-//! session or in an agent's record, and changed under its lock, so that several processes and programs can work on one
-//! workflow, and a restart loses nothing.
+//! A [`Workflow`] is data. Eight workflows are built in, and `.switchboard/workflows/*.json` replaces them or adds
+//! others. [`rules`] implements the transitions as pure functions. The progress of a workflow is stored in
+//! `state.json`, in the session or in an agent's record, and changed under the lock of `state.json`. Therefore several
+//! processes and programs can work on one workflow, and a restart loses nothing.
 //!
-//! An agent is governed by its own workflow if it has one, else by the session's.
+//! An agent is governed by its own workflow if it has one, otherwise by the workflow of the session.
 
 mod artifacts;
 mod definition;

@@ -1,4 +1,4 @@
-//! The handle on a workspace that the command line and the MCP tools use.
+//! Handle to a workspace, used by the command line and the MCP tools.
 
 mod people;
 
@@ -24,7 +24,7 @@ use crate::translate::{Found, dispatch_expiry, drop_label, group_address, iso, t
 use crate::tree::{Folders, Section, Tree};
 use crate::wire::{SupersededFile, pretty};
 
-/// An open workspace: its folder and its hub. Clones share both.
+/// An open workspace: the folder and the hub. Clones share both.
 #[derive(Clone)]
 pub struct Workspace {
     hub: Hub,
@@ -34,10 +34,10 @@ pub struct Workspace {
     config: Arc<Config>,
 }
 
-/// Permit to journal a sender's next message; releases on drop.
+/// Permit to journal a sender's next message. Dropping it releases the permit.
 pub type SendPermit = OwnedMutexGuard<()>;
 
-/// A message to be sent by an agent of this workspace.
+/// A message that an agent of this workspace sends.
 #[derive(Debug, Clone)]
 pub struct OutgoingMessage {
     /// The sender.
@@ -46,19 +46,19 @@ pub struct OutgoingMessage {
     pub to: Address,
     /// The kind of message.
     pub kind: Kind,
-    /// The body.
+    /// Text of the message.
     pub body: String,
-    /// The message that this one replies to.
+    /// The message to which this message replies.
     pub in_reply_to: Option<MessageId>,
-    /// When it expires.
+    /// Time at which the message expires.
     pub expires_at: Option<Timestamp>,
     /// True to supersede the sender's earlier tasks for the same recipient.
     pub replace_earlier: bool,
     /// Additional metadata.
     pub metadata: Map<String, Value>,
-    /// True to accept an unregistered recipient, which reads its mailbox as files.
+    /// True to accept an unregistered recipient, such as a program that reads its mailbox as files.
     pub allow_unregistered: bool,
-    /// Idempotency key of the sender: a retry with the same key is not sent twice.
+    /// Idempotency key of the sender: a retry with the same key is not sent again.
     pub key: Option<String>,
 }
 
@@ -83,8 +83,8 @@ impl OutgoingMessage {
 impl Workspace {
     /// Opens the workspace in a folder. `configure` may change the hub's settings.
     ///
-    /// A new journal is rebuilt from the files that exist. Agents that other programs wrote into `state.json` are
-    /// imported.
+    /// If the journal is new, it is rebuilt from the existing files. Agents that other programs wrote into `state.json`
+    /// are imported.
     pub async fn open(
         folder: &Path,
         config: Config,
@@ -98,7 +98,7 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// Opens the workspace without a rebuild or an import of `state.json`.
+    /// Opens the workspace without a rebuild and without importing `state.json`.
     pub async fn attach(
         folder: &Path,
         config: Config,
@@ -112,7 +112,7 @@ impl Workspace {
         Ok(Self { hub, tree, state, own_files: OwnFiles::default(), config: Arc::new(config) })
     }
 
-    /// Returns the hub.
+    /// Returns the workspace's hub.
     pub fn hub(&self) -> &Hub {
         &self.hub
     }
@@ -122,7 +122,7 @@ impl Workspace {
         &self.tree
     }
 
-    /// Returns the agent state that is shared with other programs.
+    /// Returns the `state.json` file, which other programs share.
     pub fn state(&self) -> &StateFile {
         &self.state
     }
@@ -137,15 +137,18 @@ impl Workspace {
         &self.config
     }
 
-    /// Sends a message. It is on disk when this returns `Ok`; [`Deliveries::wait_until_settled`] waits for its
-    /// delivery.
+    /// Sends a message and returns `Ok` once it is on disk.
+    ///
+    /// [`Deliveries::wait_until_settled`] waits for the delivery.
     ///
     /// [`Deliveries::wait_until_settled`]: switchboard_hub::Deliveries::wait_until_settled
     pub async fn send(&self, outgoing: OutgoingMessage) -> Result<Accepted, WorkspaceError> {
         self.send_with_permit(outgoing, None).await
     }
 
-    /// Sends a message and drops `permit` once it is queued, so that the sender's next message is journaled after it.
+    /// Sends a message and drops `permit` once the message is queued.
+    ///
+    /// The sender's next message is then journaled after this one.
     pub async fn send_with_permit(
         &self,
         outgoing: OutgoingMessage,
@@ -183,12 +186,14 @@ impl Workspace {
         Ok(accepted)
     }
 
-    /// Marks messages as seen by an agent. If the disk cannot be written, they stay new and are shown again.
+    /// Marks messages as seen by an agent.
+    ///
+    /// If the disk cannot be written, the messages stay unseen and are shown again.
     pub async fn mark_seen(&self, agent: &AgentId, ids: Vec<MessageId>) -> Result<(), WorkspaceError> {
         self.mark_seen_if(agent, ids, || true).await
     }
 
-    /// Marks messages as seen, unless the reader has disconnected before the write.
+    /// Marks messages as seen, unless the reader has disconnected by then.
     pub async fn mark_seen_if(
         &self,
         agent: &AgentId,
@@ -230,7 +235,9 @@ impl Workspace {
         Ok(delivery)
     }
 
-    /// Moves a message's file from an agent's mailbox to its archive; a no-op if it was moved before.
+    /// Moves a message's file from an agent's mailbox to the agent's archive.
+    ///
+    /// A no-op if the file was already moved.
     pub(crate) async fn archive(&self, agent: &AgentId, id: MessageId) -> Result<(), WorkspaceError> {
         if agent.realm.is_some() {
             return Ok(());
@@ -273,8 +280,8 @@ impl Workspace {
 
     /// Writes the receipt file for the current states of a message's deliveries.
     ///
-    /// Two processes may replace a receipt at the same time. Each checks afterwards whether the states have advanced,
-    /// so the last write has the latest state.
+    /// Two processes may replace a receipt at the same time. After a replacement, each process checks whether the
+    /// states have advanced, so that the last write has the latest state.
     pub(crate) async fn write_receipt(&self, id: MessageId) -> Result<(), WorkspaceError> {
         let mut last_state = None;
         loop {
@@ -292,18 +299,20 @@ impl Workspace {
         }
     }
 
-    /// Returns the protocol id of the message that this one replies to.
+    /// Returns the protocol id of the message to which `message` replies.
     pub(crate) async fn reply_name(&self, message: &Message) -> Result<Option<String>, WorkspaceError> {
         let Some(parent) = message.in_reply_to else { return Ok(None) };
         Ok(Some(match self.hub.journal().message(parent).await {
             Ok(Some(parent)) => ids::native_id(&parent.message),
-            // Removed by retention, or damaged: assume that it was one of ours.
+            // The parent was removed by retention or is damaged. Assume that it was created by Switchboard.
             Ok(None) | Err(HubError::DamagedMessage { .. }) => ids::to_native(parent),
             Err(other) => return Err(other.into()),
         }))
     }
 
-    /// Restores a damaged journal row from an intact mailbox or archive file, if there is one.
+    /// Restores a damaged journal row from an intact mailbox or archive file.
+    ///
+    /// Returns false if there is no such file.
     pub async fn restore_damaged(&self, row: &DamagedRow) -> Result<bool, WorkspaceError> {
         let likely = |id| NativeId { door: Door::Workspace, scope: String::new(), id: ids::to_native(id) };
         if self.hub.journal().repair_damaged(row.seq, row.id.map(likely)).await? {
@@ -346,7 +355,7 @@ impl Workspace {
         Ok(false)
     }
 
-    /// Closes the hub, after delivering mail that an ended process left in the queue.
+    /// Closes the hub, after redelivering orphaned messages that an ended process left in the queue.
     pub async fn close(&self) {
         self.drain_orphaned_deliveries().await;
         self.retention_after_command().await;
@@ -354,7 +363,9 @@ impl Workspace {
     }
 }
 
-/// Builds the protocol's `dispatch` object, for a message with an expiry or a queue mode.
+/// Builds the metadata of a message.
+///
+/// Adds the protocol's `dispatch` object if the message has an expiry or supersedes earlier tasks.
 fn dispatch_metadata(outgoing: &OutgoingMessage, sent_at: Timestamp, native: &str) -> Map<String, Value> {
     let mut metadata = outgoing.metadata.clone();
     if outgoing.expires_at.is_none() && !outgoing.replace_earlier {
@@ -375,23 +386,23 @@ fn dispatch_metadata(outgoing: &OutgoingMessage, sent_at: Timestamp, native: &st
     metadata
 }
 
-/// True if a delivery's file belongs in the archive: the delivery has ended.
+/// Returns true if a delivery has ended, so that its file belongs in the archive.
 pub(crate) fn belongs_in_archive(state: DeliveryState) -> bool {
     state.is_final()
 }
 
-/// Moves a file to an agent's archive; a no-op if it does not exist.
+/// Moves a file to an agent's archive; a no-op if the file does not exist.
 pub(crate) fn move_to_archive(tree: &Tree, from: &Dir, agent: &Name, name: &str) -> Result<(), FileError> {
     let archive = tree.create_folder(Section::Archive, agent)?;
     if from.move_new(name, &archive, name)? == Moved::AlreadyExists {
-        // The archive has a file of this name: the second one gets a suffix.
+        // The archive already has a file of this name, so add a suffix.
         let other = format!("{name}.again.{:08x}", fastrand::u32(..));
         from.move_new(name, &archive, &other)?;
     }
     Ok(())
 }
 
-/// Runs file work off the async threads.
+/// Runs blocking file operations on a separate thread.
 pub(crate) async fn blocking<T, F>(work: F) -> Result<T, WorkspaceError>
 where
     T: Send + 'static,

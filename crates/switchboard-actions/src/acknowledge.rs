@@ -1,21 +1,21 @@
-//! Acknowledges messages.
+//! The action that acknowledges messages.
 
 use switchboard_core::MessageId;
 
 use crate::actor::Actor;
 use crate::error::{ActionError, check_line};
 
-/// Outcome of the work that a message asked for.
+/// Outcome of the work that a message requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AckStatus {
-    /// It is done.
+    /// The work is done.
     #[default]
     Completed,
-    /// It could not be done.
+    /// The work could not be done.
     Failed,
     /// The recipient has a question.
     NeedsClarification,
-    /// An error prevented it.
+    /// An error prevented the work.
     Error,
 }
 
@@ -34,23 +34,23 @@ impl AckStatus {
     }
 }
 
-/// Messages to acknowledge.
+/// Request to acknowledge messages.
 #[derive(Debug, Clone, Default)]
 pub struct Acknowledge {
-    /// Their ids.
+    /// Ids of the messages.
     pub ids: Vec<String>,
-    /// The outcome; `completed` by default.
+    /// Outcome of the work. The default is `completed`.
     pub status: Option<AckStatus>,
-    /// One line for the sender.
+    /// Note of one line for the sender.
     pub note: Option<String>,
 }
 
 /// A message that was acknowledged.
 #[derive(Debug)]
 pub struct Acknowledged {
-    /// Its id.
+    /// Id of the message.
     pub id: MessageId,
-    /// False if it was acknowledged before.
+    /// False if the message was acknowledged before.
     pub is_new: bool,
 }
 
@@ -62,7 +62,7 @@ pub async fn acknowledge(
     if request.ids.is_empty() {
         return Err(ActionError::Empty { field: "ids" });
     }
-    // Models write several lines despite the request for one. Receipts have one line.
+    // Models write several lines although one is requested, but receipts have only one line.
     let note = request.note.map(|note| note.split_whitespace().collect::<Vec<_>>().join(" "));
     let note = note.filter(|note| !note.is_empty());
     check_line("note", note.as_deref())?;

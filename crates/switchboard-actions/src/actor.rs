@@ -1,4 +1,4 @@
-//! Who acts, and where.
+//! Actor of an action: an agent or the person, in a workspace.
 
 use door_workspace::Workspace;
 use switchboard_core::{AgentId, AgentRecord, Directory, Name, Receipt, resolve};
@@ -21,7 +21,7 @@ impl<'a> Actor<'a> {
         Self { workspace, agent }
     }
 
-    /// Returns the agent's current name, if it is registered or the person.
+    /// Returns the agent's current name. Fails unless the agent is registered or the person.
     ///
     /// Claims and reservations show the name to others, and an unknown name is most likely a typing error.
     pub(crate) async fn registered(&self) -> Result<AgentId, ActionError> {
@@ -33,14 +33,16 @@ impl<'a> Actor<'a> {
     }
 }
 
-/// True if an agent may read about a message: the person always, others if they sent or received it.
+/// Returns true if an agent may see a message and its receipt.
+///
+/// The person may see all of them, and an agent those of messages that it sent or received.
 pub(crate) fn may_read(me: &AgentId, stored: &Stored, receipt: &Receipt) -> bool {
     me.is_human()
         || stored.message.from == *me
         || receipt.deliveries.iter().any(|delivery| delivery.agent == *me)
 }
 
-/// Returns the record of a registered agent, or an error that suggests similar names.
+/// Returns the record of a registered agent. The error for another name suggests similar names.
 pub async fn known_agent(workspace: &Workspace, name: &str) -> Result<AgentRecord, ActionError> {
     let id = AgentId::local(Name::parse(name)?);
     let directory = workspace.hub().directory().await?;
@@ -54,7 +56,7 @@ pub async fn known_agent(workspace: &Workspace, name: &str) -> Result<AgentRecor
 fn unknown_agent(agent: &AgentId, directory: &Directory) -> ActionError {
     match resolve(&agent.clone().into(), &AgentId::human(), directory) {
         Err(error) => HubError::from(error).into(),
-        // The person has a mailbox without a registration, and an agent of another hub has none here.
+        // The person has a mailbox without a registration, and an agent of another hub has no mailbox here.
         Ok(_) if agent.is_human() => {
             HubError::ReservedName { name: Name::human(), reserved_for: "the person" }.into()
         }

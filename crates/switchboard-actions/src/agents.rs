@@ -1,4 +1,4 @@
-//! Registers agents, assigns roles and teams, publishes statuses.
+//! The actions that register agents, assign roles and teams, and publish statuses.
 
 use door_workspace::{ChatRegistration, Role, Workspace};
 use switchboard_core::{AgentRecord, Name, TeamRecord};
@@ -8,27 +8,27 @@ use crate::actor::known_agent;
 use crate::error::{ActionError, check_line};
 use crate::send_team::parse_team;
 
-/// Longest status in characters: enough for a word or two, because details belong in the message.
+/// Maximum length of a status in characters: enough for a word or two, because details belong in the message.
 const LONGEST_STATUS: usize = 64;
 
-/// An agent to register.
+/// Request to register an agent.
 #[derive(Debug, Clone, Default)]
 pub struct RegisterAgent {
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
-    /// The program that it runs in.
+    /// The program that the agent runs in.
     pub interface: Option<String>,
-    /// Its capabilities.
+    /// Capabilities of the agent.
     pub capabilities: Vec<String>,
-    /// Its role.
+    /// Role of the agent.
     pub role: Option<String>,
-    /// A name for people.
+    /// Display name of the agent for people.
     pub friendly_name: Option<String>,
-    /// A team to join.
+    /// Team that the agent joins.
     pub team: Option<String>,
 }
 
-/// Status that an agent publishes.
+/// Request to publish an agent's status.
 #[derive(Debug, Clone, Default)]
 pub struct SetStatus {
     /// A word or two: `working`, `idle` …
@@ -37,18 +37,18 @@ pub struct SetStatus {
     pub message: Option<String>,
 }
 
-/// A team to create.
+/// Request to create a team.
 #[derive(Debug, Clone, Default)]
 pub struct CreateTeam {
-    /// Its name in addresses.
+    /// Id of the team, which names it in addresses.
     pub id: String,
-    /// A title for people.
+    /// Display name of the team for people.
     pub title: Option<String>,
-    /// True if one agent plays the whole team.
+    /// True if a single agent acts as the whole team.
     pub composite: bool,
 }
 
-/// Registers an agent, or changes the record of a registered one.
+/// Registers an agent, or updates the record of a registered one.
 pub async fn register_agent(
     workspace: &Workspace,
     request: RegisterAgent,
@@ -75,19 +75,19 @@ pub async fn register_agent(
     Ok(record)
 }
 
-/// Renames an agent; messages to the old name still reach it.
+/// Renames an agent. Messages to the old name still reach the agent.
 pub async fn rename_agent(workspace: &Workspace, from: &str, to: &str) -> Result<AgentRecord, ActionError> {
     Ok(workspace.rename(Name::parse(from)?, Name::parse(to)?).await?)
 }
 
-/// Removes an agent; its messages stay. Returns its last record.
+/// Removes an agent and returns its last record. The agent's messages are kept.
 pub async fn remove_agent(workspace: &Workspace, name: &str) -> Result<AgentRecord, ActionError> {
     let record = known_agent(workspace, name).await?;
     workspace.deregister(record.id.name.clone()).await?;
     Ok(record)
 }
 
-/// Publishes what a registered agent is doing. Returns its record.
+/// Publishes the status of a registered agent. Returns the agent's record.
 pub async fn set_status(
     workspace: &Workspace,
     name: &str,
@@ -104,7 +104,7 @@ pub async fn set_status(
     Ok(record)
 }
 
-/// Assigns an agent a role, or none.
+/// Assigns a role to an agent, or removes the agent's role.
 pub async fn assign_role(workspace: &Workspace, name: &str, role: &str) -> Result<AgentRecord, ActionError> {
     Ok(workspace.assign_role(Name::parse(name)?, role).await?)
 }
@@ -116,7 +116,7 @@ pub async fn create_team(workspace: &Workspace, request: CreateTeam) -> Result<T
     Ok(workspace.create_team(id, request.title, request.composite).await?)
 }
 
-/// Moves an agent into a team; without a team, out of its own.
+/// Moves an agent into a team. Without a team, removes the agent from its current one.
 pub async fn assign_to_team(
     workspace: &Workspace,
     agent: &str,
@@ -126,7 +126,7 @@ pub async fn assign_to_team(
     Ok(workspace.assign(Name::parse(agent)?, team).await?)
 }
 
-/// Removes an agent from a team. Returns false if it is not a member.
+/// Removes an agent from a team. Returns false if the agent is not a member.
 pub async fn remove_from_team(workspace: &Workspace, agent: &str, team: &str) -> Result<bool, ActionError> {
     let (team, record) = (parse_team(team)?, known_agent(workspace, agent).await?);
     let is_member = record.team == Some(team);

@@ -1,4 +1,4 @@
-//! Claims a task, renews, checks and releases the claim.
+//! The actions that claim a task, and renew, check and release the claim.
 
 use jiff::SignedDuration;
 use switchboard_core::TaskName;
@@ -8,20 +8,20 @@ use crate::actor::Actor;
 use crate::error::{ActionError, check_line};
 use crate::send::check_lifetime;
 
-/// A task to claim.
+/// Request to claim a task.
 #[derive(Debug, Clone, Default)]
 pub struct Claim {
-    /// Its name, the same for all agents.
+    /// Name of the task, the same for all agents.
     pub task: String,
-    /// How long the claim lasts without a renewal; [`CLAIM_LEASE`] by default.
+    /// Lease of the claim: how long it lasts without a renewal. The default is [`CLAIM_LEASE`].
     pub lease: Option<SignedDuration>,
-    /// One line that other agents see.
+    /// One line about the claim that other agents see.
     pub note: Option<String>,
-    /// True to claim among all linked hubs.
+    /// True to claim the task among all linked hubs.
     pub everywhere: bool,
 }
 
-/// Claims a task.
+/// Claims a task: the agent gets a lease with a fencing token.
 pub async fn claim(actor: Actor<'_>, request: Claim) -> Result<TaskClaim, ActionError> {
     let task = TaskName::parse(&request.task)?;
     check_line("note", request.note.as_deref())?;
@@ -36,7 +36,7 @@ pub async fn claim(actor: Actor<'_>, request: Claim) -> Result<TaskClaim, Action
     })
 }
 
-/// Extends a claim from now on; without a lease, for as long as it was claimed.
+/// Renews a claim from now on. The default duration is that of the claim's last lease.
 pub async fn renew(
     actor: Actor<'_>,
     task: &str,
@@ -48,13 +48,13 @@ pub async fn renew(
     Ok(actor.workspace.hub().claims().renew(task, actor.agent.clone(), fence, lease).await?)
 }
 
-/// Releases a claim.
+/// Releases a claim that is in force with this fencing token.
 pub async fn release(actor: Actor<'_>, task: &str, fence: i64) -> Result<TaskClaim, ActionError> {
     let task = TaskName::parse(task)?;
     Ok(actor.workspace.hub().claims().release(task, actor.agent.clone(), fence).await?)
 }
 
-/// Checks that a claim is in force.
+/// Checks that a claim is in force with this fencing token.
 pub async fn check_claim(actor: Actor<'_>, task: &str, fence: i64) -> Result<TaskClaim, ActionError> {
     let task = TaskName::parse(task)?;
     Ok(actor.workspace.hub().claims().check(task, actor.agent.clone(), fence).await?)

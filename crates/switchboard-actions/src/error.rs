@@ -1,12 +1,13 @@
-//! Why an action was refused.
+//! Error of an action that was refused.
 
 use door_workspace::WorkspaceError;
 use switchboard_core::{AddressError, AgentId, Kind, KindError, NameError, TaskNameError};
 use switchboard_hub::{HubError, WorkTreeError};
 
-/// Why an action was refused. Nothing was done.
+/// Error of an action that was refused. Nothing was done.
 ///
-/// Fields are named as in [`ACTIONS`](crate::ACTIONS); a face translates them to its own options.
+/// Fields are named as in [`ACTIONS`](crate::ACTIONS). A face, such as the command line, translates them to the names
+/// of its own options.
 #[derive(Debug, thiserror::Error)]
 pub enum ActionError {
     /// A message has neither text nor metadata.
@@ -23,18 +24,18 @@ pub enum ActionError {
     Invalid {
         /// The field.
         field: &'static str,
-        /// The rule that it breaks.
+        /// The rule that the value violates.
         problem: String,
     },
-    /// Two fields exclude each other.
+    /// Two fields of a request exclude each other.
     #[error("'{first}' and '{second}' exclude each other")]
     Conflict {
-        /// One of them.
+        /// The first of the two fields.
         first: &'static str,
-        /// The other one.
+        /// The second of the two fields.
         second: &'static str,
     },
-    /// Not one of the five kinds of message.
+    /// The text is not one of the five kinds of message.
     #[error("'{}' is not a kind of message", .given.escape_debug())]
     UnknownKind {
         /// The text as given.
@@ -42,7 +43,7 @@ pub enum ActionError {
         /// The most similar kind.
         near: Option<&'static str>,
     },
-    /// Only a task replaces earlier tasks.
+    /// A message that is not a task was to replace earlier tasks.
     #[error("only a task replaces earlier tasks, and this is {kind}")]
     ReplacesNoTask {
         /// The kind of the message.
@@ -54,7 +55,7 @@ pub enum ActionError {
         /// The text as given.
         given: String,
     },
-    /// None of the patterns is reserved by the agent.
+    /// The agent has reserved none of the patterns.
     #[error("{} is not reserved by you in this tree", .patterns.join(", "))]
     NotReserved {
         /// The patterns as given.
@@ -66,13 +67,13 @@ pub enum ActionError {
         /// The agent.
         agent: AgentId,
     },
-    /// The workspace or the hub refused.
+    /// The workspace or the hub refused the action.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
-    /// The name of an agent or a team is not legal.
+    /// The name of an agent or a team is not valid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The name of a task is not legal.
+    /// The name of a task is not valid.
     #[error(transparent)]
     Task(#[from] TaskNameError),
     /// A path or pattern cannot be reserved.
@@ -98,7 +99,7 @@ impl From<KindError> for ActionError {
     }
 }
 
-/// Checks a line that other agents see: not empty, short, and without control characters.
+/// Checks a line that other agents see: it must be non-empty, short, and without control characters.
 pub(crate) fn check_line(field: &'static str, line: Option<&str>) -> Result<(), ActionError> {
     match line.map(|line| door_workspace::check_title(field, line)) {
         Some(Err(WorkspaceError::Field { field, problem })) => Err(ActionError::Invalid { field, problem }),

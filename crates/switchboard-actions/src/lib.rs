@@ -1,10 +1,10 @@
 //! The actions of people and agents in a workspace: send, reply, wait, acknowledge, claim, reserve …
 //!
-//! Each action is one function of an [`Actor`] and one request. The verbs of the command line, the MCP tools and every
-//! other face call these functions and add only their own way to read options and to show results, so an action has the
-//! same rules on every face. [`ACTIONS`] lists them with their names on each face.
+//! Each action is one function of an [`Actor`] and one request. The faces of Switchboard are the command line, the MCP
+//! tools and others. They call these functions and add only their own way to read options and to show results, so an
+//! action has the same rules on every face. [`ACTIONS`] lists the actions with their names on each face.
 //!
-//! Knows nothing of clap, MCP, terminals or JSON results.
+//! This crate knows nothing of clap, MCP, terminals or JSON results.
 
 mod acknowledge;
 mod actor;

@@ -1,79 +1,83 @@
-//! The list of actions, with their names on the command line and among the MCP tools.
+//! List of actions, with their names on the command line and among the MCP tools.
 //!
-//! A test of the binary compares it with the verbs and tools that exist, option by option: an option that one face has
-//! and the other lacks needs a reason here.
+//! A test of the binary compares the list with the existing verbs and tools, option by option. An option that one face
+//! has and the other lacks needs a reason here.
 
-/// One thing that a person or an agent can do.
+/// Action that a person or an agent can perform.
 #[derive(Debug, Clone, Copy)]
 pub struct Action {
-    /// Its name.
+    /// Name of the action.
     pub name: &'static str,
-    /// The verb of the command line, such as `team message`; or why there is none.
+    /// Verb of the command line, such as `team message`, or the reason why there is none.
     pub verb: Result<&'static str, &'static str>,
-    /// The MCP tool; or why there is none.
+    /// Name of the MCP tool, or the reason why there is none.
     pub tool: Result<&'static str, &'static str>,
-    /// Its fields, for an action on both faces.
+    /// Fields of an action that has both a verb and a tool.
     pub fields: &'static [Field],
 }
 
 /// One field of an action.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
-    /// Its name in the action's request.
+    /// Name of the field in the action's request.
     pub name: &'static str,
-    /// The option or argument of the verb: `--reply-to`, or `ID` without dashes for a positional one.
+    /// Option or argument of the verb, or the reason why there is none.
+    ///
+    /// An example is `--reply-to`; a positional argument such as `ID` has no dashes.
     pub option: Result<&'static str, &'static str>,
-    /// The argument of the tool.
+    /// Argument of the tool, or the reason why there is none.
     pub argument: Result<&'static str, &'static str>,
 }
 
 impl Action {
-    /// Returns an action by its tool.
+    /// Returns the action with this MCP tool.
     pub fn of_tool(tool: &str) -> Option<&'static Self> {
         ACTIONS.iter().find(|action| action.tool == Ok(tool))
     }
 
-    /// Returns an action by its name.
+    /// Returns the action with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         ACTIONS.iter().find(|action| action.name == name)
     }
 
-    /// Returns the name that the tool has for a field.
+    /// Returns the name of the tool's argument for a field, if there is one.
     pub fn argument(&self, field: &str) -> Option<&'static str> {
         self.fields.iter().find(|known| known.name == field)?.argument.ok()
     }
 
-    /// Returns the name that the verb has for a field.
+    /// Returns the name of the verb's option for a field, if there is one.
     pub fn option(&self, field: &str) -> Option<&'static str> {
         self.fields.iter().find(|known| known.name == field)?.option.ok()
     }
 }
 
-/// A field of both faces.
+/// Returns a field that both the verb and the tool have.
 const fn both(name: &'static str, option: &'static str, argument: &'static str) -> Field {
     Field { name, option: Ok(option), argument: Ok(argument) }
 }
 
-/// A field that only the verb has.
+/// Returns a field that only the verb has, with the reason why the tool lacks it.
 const fn option(option: &'static str, reason: &'static str) -> Field {
     Field { name: option, option: Ok(option), argument: Err(reason) }
 }
 
-/// A field that only the tool has.
+/// Returns a field that only the tool has, with the reason why the verb lacks it.
 const fn argument(argument: &'static str, reason: &'static str) -> Field {
     Field { name: argument, option: Err(reason), argument: Ok(argument) }
 }
 
-/// The global option of every verb.
+/// Reason why a verb lacks a field: every verb has the global option `--from` instead.
 const GLOBAL_FROM: &str = "the global --from";
-/// A person reads the whole journal; a model's context has room for its own mail only.
+/// Reason why an action has no tool: only a person reads the whole journal.
+///
+/// A model's context has room only for the model's own mail.
 const TERMINAL_ONLY: &str = "the output of a terminal";
-/// Commands read files and pipes, and a model writes its text.
+/// Reason why a tool lacks a field: commands read files and pipes, but a model writes its text.
 const SHELL_INPUT: &str = "a model writes its text";
-/// A model would decide for a person, or for other agents.
+/// Reason why an action has no tool: a model would decide for a person or for other agents.
 const PERSON_DECIDES: &str = "a person decides";
 
-/// All actions.
+/// List of all actions.
 pub const ACTIONS: &[Action] = &[
     Action {
         name: "send",

@@ -1,4 +1,4 @@
-//! The delivery status of a message.
+//! The action that returns the delivery status of a message.
 
 use door_workspace::ExecuteResult;
 use switchboard_core::Receipt;
@@ -7,18 +7,18 @@ use switchboard_hub::{HubError, Stored};
 use crate::actor::{Actor, may_read};
 use crate::error::ActionError;
 
-/// How far a message got.
+/// Delivery status of a message.
 #[derive(Debug)]
 pub struct ReceiptView {
     /// The message.
     pub stored: Stored,
-    /// The state of each delivery.
+    /// Receipt with the state of each delivery.
     pub receipt: Receipt,
-    /// The result at the terminal, for text that was to be typed.
+    /// Result at the terminal, for a message whose text is typed there.
     pub terminal: Option<ExecuteResult>,
 }
 
-/// Returns the receipt of a message that the agent sent or received; the person sees every receipt.
+/// Returns the receipt of a message that the agent sent or received. The person may see every receipt.
 pub async fn receipt(actor: Actor<'_>, id: &str) -> Result<ReceiptView, ActionError> {
     let workspace = actor.workspace;
     let hub = workspace.hub();
@@ -29,7 +29,7 @@ pub async fn receipt(actor: Actor<'_>, id: &str) -> Result<ReceiptView, ActionEr
     if !may_read(&me, &stored, &receipt) {
         return Err(unknown().into());
     }
-    // No process may have done the housekeeping since.
+    // If the message has expired but no process has recorded that, it is recorded now.
     if stored.message.expires_at.is_some_and(|at| at <= hub.now())
         && receipt.deliveries.iter().any(|delivery| !delivery.state.is_final())
     {

@@ -1,4 +1,4 @@
-//! Reserves files, and releases them.
+//! The actions that reserve files and release reservations.
 
 use std::path::Path;
 
@@ -10,20 +10,20 @@ use crate::actor::Actor;
 use crate::error::{ActionError, check_line};
 use crate::send::check_lifetime;
 
-/// Files to reserve.
+/// Request to reserve files.
 #[derive(Debug, Clone, Default)]
 pub struct Reserve {
-    /// Files, folders or patterns, relative to the folder.
+    /// Files, folders or patterns to reserve, relative to the folder of the request.
     pub paths: Vec<String>,
-    /// How long the reservation lasts unless it is repeated; [`RESERVATION_LEASE`] by default.
+    /// Lease of the reservation: how long it lasts unless repeated. The default is [`RESERVATION_LEASE`].
     pub lease: Option<SignedDuration>,
-    /// One line that other agents see.
+    /// One line about the reservation that other agents see.
     pub note: Option<String>,
-    /// True to reserve in every working tree of the repository.
+    /// True to reserve the files in every working tree of the repository.
     pub shared: bool,
 }
 
-/// Reserves files for the agent.
+/// Reserves files for the agent, with a lease.
 pub async fn reserve(
     actor: Actor<'_>,
     folder: &Path,
@@ -42,7 +42,9 @@ pub async fn reserve(
     Ok(actor.workspace.hub().claims().reserve(request).await?)
 }
 
-/// Releases the agent's reservations of these paths, or all of them in the tree. Returns how many were released.
+/// Releases the agent's reservations of these paths. Without paths, releases all of them in the tree.
+///
+/// Returns how many reservations were released.
 pub async fn release_reservations(
     actor: Actor<'_>,
     folder: &Path,
@@ -56,7 +58,7 @@ pub async fn release_reservations(
     Ok(released)
 }
 
-/// Finds the working tree of a folder, and resolves the patterns that were written there.
+/// Finds the working tree of a folder, and resolves patterns that are relative to the folder.
 fn locate(
     actor: Actor<'_>,
     folder: &Path,

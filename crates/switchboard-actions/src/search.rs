@@ -1,4 +1,4 @@
-//! Finds messages by their words.
+//! The action that searches messages by their words.
 
 use switchboard_core::Receipt;
 use switchboard_hub::Stored;
@@ -6,35 +6,39 @@ use switchboard_hub::Stored;
 use crate::actor::{Actor, may_read};
 use crate::error::ActionError;
 
-/// Most messages examined per search, which bounds a search among the mail of others.
+/// Maximum number of messages examined per search.
+///
+/// This bounds a search in which most messages belong to other agents.
 const MAX_EXAMINED: usize = 2000;
 
-/// Most messages per read of the index: enough that a search among own mail needs one read.
+/// Maximum number of messages per read of the index (batch size).
+///
+/// It is large enough that a search among the agent's own mail needs a single read.
 const CHUNK: usize = 50;
 
-/// A search.
+/// Request to search messages.
 #[derive(Debug, Clone, Default)]
 pub struct Search {
-    /// Words that must all be in a message.
+    /// Words that a message must all contain.
     pub query: String,
-    /// The journal position before which to search; the newest by default.
+    /// Journal position before which to search. By default the search starts with the newest message.
     pub before: Option<i64>,
-    /// Most messages to return.
+    /// Maximum number of messages to return.
     pub limit: usize,
 }
 
 /// Messages that a search found, newest first.
 #[derive(Debug)]
 pub struct Found {
-    /// The messages, with the states of their deliveries.
+    /// The messages, each with the receipt of its deliveries.
     pub messages: Vec<(Stored, Receipt)>,
-    /// The journal position to continue from, if there may be more.
+    /// Journal position from which to continue, if there may be more messages.
     pub next: Option<i64>,
 }
 
-/// Searches the messages that the agent sent or received; the person searches all.
+/// Searches the messages that the agent sent or received. The person searches all messages.
 ///
-/// `progress` gets the number of messages that must be indexed first.
+/// The callback `progress` gets the number of messages that must be indexed first.
 pub async fn search(actor: Actor<'_>, request: Search, progress: impl Fn(u64)) -> Result<Found, ActionError> {
     let hub = actor.workspace.hub();
     let me = hub.directory().await?.canonical(actor.agent);

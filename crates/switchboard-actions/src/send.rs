@@ -1,4 +1,4 @@
-//! Sends a message, or a reply.
+//! The action that sends a message or a reply.
 
 use door_workspace::{OutgoingMessage, Persona, SendPermit, Snapshot, Workspace};
 use jiff::SignedDuration;
@@ -9,44 +9,46 @@ use switchboard_hub::Accepted;
 use crate::actor::Actor;
 use crate::error::ActionError;
 
-/// A message to send.
+/// Request to send a message.
 #[derive(Debug, Clone, Default)]
 pub struct Send {
-    /// The recipient: an address or a role; `None` if the active workflow names it.
+    /// The recipient: an address or a role. `None` if the active workflow names the recipient.
     pub to: Option<String>,
     /// The text.
     pub text: String,
-    /// One of the five kinds; by default `submit_result` for a reply, else `delegate_task`.
+    /// Kind of the message, one of five. The default is `submit_result` for a reply and `delegate_task` otherwise.
     pub kind: Option<String>,
     /// The id of the message that this one replies to.
     pub reply_to: Option<String>,
     /// Additional data.
     pub metadata: Map<String, Value>,
-    /// The claim under which it is sent, as TASK:FENCE. Once that has ended, the message is refused.
+    /// The claim under which the message is sent, as TASK:FENCE (fencing token).
+    ///
+    /// Once the claim has ended, the message is refused.
     pub claim: Option<String>,
-    /// How long it waits before it expires to the archive.
+    /// How long the message waits before it expires and moves to the archive.
     pub expires_in: Option<SignedDuration>,
-    /// True to replace the sender's earlier tasks for the same recipient that still wait.
+    /// True to replace the sender's earlier tasks for the same recipient that are still waiting.
     pub replace: bool,
     /// True to accept a recipient that is not registered and reads its mailbox as files.
     pub allow_unregistered: bool,
-    /// Idempotency key: a retry with the same key is not sent twice.
+    /// Idempotency key: a retry with the same key does not send the message twice.
     pub key: Option<String>,
 }
 
-/// A message that was accepted.
+/// Result of sending a message that was accepted.
 #[derive(Debug)]
 pub struct Sent {
     /// The resolved recipient.
     pub to: Address,
-    /// The journal's answer.
+    /// The journal's record of the accepted message.
     pub accepted: Accepted,
-    /// Why the persona of the recipient's role was left out.
+    /// Reason why the persona of the recipient's role was left out, if it was.
     pub persona_problem: Option<String>,
 }
 
 impl Send {
-    /// Checks everything that needs no workspace; returns the kind.
+    /// Checks all fields that need no workspace. Returns the kind of the message.
     pub fn check(&self) -> Result<Kind, ActionError> {
         let kind = kind_of(self.kind.as_deref(), self.reply_to.is_some())?;
         check_text(&self.text, self.metadata.is_empty() && self.claim.is_none())?;
@@ -62,10 +64,10 @@ impl Send {
     }
 }
 
-/// Sends a message. It is in the journal, on disk, when this returns `Ok`.
+/// Sends a message. When this returns `Ok`, the message is in the journal, on disk.
 ///
-/// `now` is the snapshot that resolves names. `permit` is released once the message is queued, so that the sender's next
-/// message is journaled after it.
+/// The snapshot `now` resolves names. The `permit` is released once the message is queued, so that the sender's next
+/// message is journaled after this one.
 pub async fn send(
     actor: Actor<'_>,
     now: &Snapshot,
@@ -114,7 +116,7 @@ pub async fn send(
     Ok(Sent { to, accepted, persona_problem: persona.problem })
 }
 
-/// Parses a kind of message; without one, a reply is a result and any other message a task.
+/// Parses a kind of message. Without a kind, a reply is a result and any other message is a task.
 pub fn kind_of(text: Option<&str>, is_reply: bool) -> Result<Kind, ActionError> {
     let text = text.unwrap_or(if is_reply { "submit_result" } else { "delegate_task" });
     if Kind::ACTIONS.contains(&text) {
@@ -125,12 +127,12 @@ pub fn kind_of(text: Option<&str>, is_reply: bool) -> Result<Kind, ActionError> 
     Err(ActionError::UnknownKind { given: text.to_owned(), near })
 }
 
-/// Refuses an empty text, unless data is sent with it.
+/// Refuses an empty text, unless data is sent with the text.
 pub(crate) fn check_text(text: &str, has_no_data: bool) -> Result<(), ActionError> {
     if text.trim().is_empty() && has_no_data { Err(ActionError::EmptyText) } else { Ok(()) }
 }
 
-/// Refuses a lifetime or lease of no length.
+/// Refuses a lifetime or lease of zero or less.
 pub(crate) fn check_lifetime(
     field: &'static str,
     lifetime: Option<SignedDuration>,
@@ -147,14 +149,14 @@ fn too_long(field: &'static str) -> ActionError {
     ActionError::Invalid { field, problem: "is longer than a timestamp can hold".to_owned() }
 }
 
-/// Parses TASK:FENCE into the form that the hub reads in a message.
+/// Parses TASK:FENCE (fencing token) into the form that the hub reads in a message.
 fn parse_claim(text: &str) -> Result<Value, ActionError> {
     let parts = text.rsplit_once(':').and_then(|(task, fence)| Some((task, fence.parse::<i64>().ok()?)));
     let Some((task, fence)) = parts else { return Err(ActionError::BadClaim { given: text.to_owned() }) };
     Ok(json!({ "task": TaskName::parse(task)?.as_str(), "fence": fence }))
 }
 
-/// Resolves the id of the message that a new one replies to.
+/// Resolves the id of the message that a new message replies to.
 pub(crate) async fn resolve_parent(
     workspace: &Workspace,
     agent: &AgentId,

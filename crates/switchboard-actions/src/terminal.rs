@@ -1,4 +1,4 @@
-//! Types a line into the terminal of an agent.
+//! The action that types a line into the terminal of an agent.
 
 use door_workspace::TerminalRun;
 use switchboard_core::Name;
@@ -6,7 +6,9 @@ use switchboard_core::Name;
 use crate::actor::Actor;
 use crate::error::ActionError;
 
-/// Types a line and Enter into the terminal of an agent that runs under `switchboard run`, and waits for the result.
+/// Types a line and Enter into an agent's terminal, and waits for the result.
+///
+/// The agent has to run under `switchboard run`.
 pub async fn run_in_terminal(
     actor: Actor<'_>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Waits for mail.
+//! The action that waits for mail.
 
 use door_workspace::Workspace;
 use switchboard_core::AgentId;
@@ -6,17 +6,17 @@ use switchboard_hub::{DisplayLease, DisplayMode, MailboxMessage, MailboxQuery, P
 
 use crate::error::ActionError;
 
-/// Most messages per arrival; the others come with the next wait.
+/// Maximum number of messages per arrival. Further messages come with the next wait.
 const MAX_MESSAGES: usize = 20;
 
-/// The mailbox to wait for.
+/// Request to wait for messages in a mailbox.
 #[derive(Debug, Clone)]
 pub struct Wait {
-    /// Its owner.
+    /// Owner of the mailbox.
     pub owner: AgentId,
-    /// The journal position after which a message counts.
+    /// Journal position after which a message counts as new.
     pub after: i64,
-    /// True if the owner itself waits; another reader changes nothing.
+    /// True if the owner itself waits. A wait by another reader changes nothing.
     pub is_own: bool,
 }
 
@@ -24,13 +24,14 @@ pub struct Wait {
 pub struct Arrival {
     /// The messages, oldest first.
     pub messages: Vec<MailboxMessage>,
-    /// The right to show them, if the owner waited.
+    /// Display lease on the messages, if the owner waited.
     pub lease: Option<DisplayLease>,
 }
 
-/// Waits until the mailbox has unseen messages. The owner gets the right to show them, so that no other adapter does.
+/// Waits until the mailbox has unseen messages.
 ///
-/// Each change of the journal calls `tick` first, for a heartbeat.
+/// The owner gets a display lease on the messages, so that no other adapter shows them. Before the first check and
+/// after each change of the journal, `tick` is called, for a heartbeat.
 pub async fn wait(
     workspace: &Workspace,
     request: Wait,

@@ -1,4 +1,4 @@
-//! Runs workflows: phases that each complete with evidence.
+//! The actions that run workflows, whose phases are each completed with evidence.
 
 use door_workspace::{
     CompletePhase, PhaseCompleted, StartWorkflow, WorkflowLibrary, WorkflowStarted, WorkflowStopped,
@@ -9,7 +9,7 @@ use switchboard_core::Name;
 
 use crate::error::ActionError;
 
-/// The name by which callers mean the session instead of an agent.
+/// Name by which callers mean the session instead of an agent.
 const SESSION: &str = "session";
 
 /// Starts a workflow.
@@ -23,7 +23,7 @@ pub async fn start_workflow(
     Ok(workspace.start_workflow(request).await?)
 }
 
-/// Completes a phase. Its artifacts must exist in the workspace.
+/// Completes a phase of a workflow. The phase's artifacts must exist in the workspace.
 pub async fn complete_phase(
     workspace: &Workspace,
     request: CompletePhase,
@@ -31,7 +31,9 @@ pub async fn complete_phase(
     Ok(workspace.complete_workflow_phase(request).await?)
 }
 
-/// Stops the active workflow of the session or an agent; one that was suspended for it resumes.
+/// Stops the active workflow of the session or of an agent.
+///
+/// A workflow that was suspended for the stopped one resumes.
 pub async fn stop_workflow(
     workspace: &Workspace,
     reason: Option<String>,

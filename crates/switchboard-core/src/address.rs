@@ -1,4 +1,4 @@
-//! Addresses: the syntax of "to".
+//! Addresses: the parsed form of a message's "to".
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ pub enum GroupId {
     Channel(Name),
     /// All nodes of a job.
     Job(JobId),
-    /// Every agent of this hub and of the hubs it is linked with.
+    /// Every agent of this hub and of its linked hubs.
     Everyone,
     /// Every other member of a swarm that this hub takes part in.
     Swarm(Name),
@@ -56,21 +56,21 @@ pub enum AddressError {
     /// A part of the address is not a valid name.
     #[error("'{}' is not an address: {source}", .text.escape_debug())]
     Name {
-        /// The whole text.
+        /// The complete address as given.
         text: String,
-        /// Error of the name within the address.
+        /// Reason why the name is not valid.
         source: NameError,
     },
-    /// A job id with characters outside `[A-Za-z0-9_-]`, or too long.
+    /// A job id is empty, too long, or has characters outside `[A-Za-z0-9_-]`.
     #[error("'{}' is not an address: a job id has 1 to 64 letters, digits, '_' or '-'", .text.escape_debug())]
     Job {
-        /// The whole text.
+        /// The complete address as given.
         text: String,
     },
-    /// Something other than a number after `job:ID/`.
+    /// The node after `job:ID/` is not a number.
     #[error("'{}' is not an address: the node after '/' is a number, 0 or more", .text.escape_debug())]
     Node {
-        /// The whole text.
+        /// The complete address as given.
         text: String,
     },
 }
@@ -83,14 +83,14 @@ impl JobId {
         (fits && text.bytes().all(legal)).then(|| Self(text.to_owned()))
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl Address {
-    /// Every agent of this hub and of the hubs it is linked with.
+    /// Address of every agent of this hub and of its linked hubs.
     pub const EVERYONE: Self = Self::Group(GroupId::Everyone);
 
     /// Returns the agent if this is the address of one agent.

@@ -28,12 +28,12 @@ impl AgentId {
         Self::local(Name::human())
     }
 
-    /// True if this is the person who owns this hub. `human@elsewhere` is another person.
+    /// Returns true if this is the person who owns this hub. The id `human@elsewhere` is another person.
     pub fn is_human(&self) -> bool {
         self.realm.is_none() && self.name.is_human()
     }
 
-    /// True if both have the same spelling, including case. `==` ignores case.
+    /// Returns true if both have the same spelling, including case. `==` ignores case.
     pub fn is_spelled_like(&self, other: &Self) -> bool {
         self.name.as_str() == other.name.as_str()
             && self.realm.as_ref().map(Name::as_str) == other.realm.as_ref().map(Name::as_str)

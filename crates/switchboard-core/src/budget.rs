@@ -1,4 +1,4 @@
-//! Budgets: limits on the messages and tokens of an agent.
+//! Budgets: rate limits on the messages and tokens of an agent.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use crate::{AgentId, Name, TripReason};
 
-/// Budget of one agent; `None` is unlimited.
+/// Budget (rate limits) of one agent; a limit of `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
     /// Maximum number of messages that the agent may write per hour.
@@ -21,7 +21,7 @@ impl Budget {
     /// Time window in which tokens are counted.
     pub const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-    /// True if at least one limit is set.
+    /// Returns true if at least one limit is set.
     pub fn is_limited(self) -> bool {
         self != Self::default()
     }
@@ -30,19 +30,21 @@ impl Budget {
 /// Budgets of all agents.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Budgets {
-    /// Default budget.
+    /// Default budget of an agent.
     pub everyone: Budget,
-    /// Budgets of single agents; a limit that is not set falls back to the default.
+    /// Budgets of single agents. A limit that is not set there falls back to the default.
     pub agents: BTreeMap<Name, Budget>,
 }
 
 impl Budgets {
-    /// True if no agent has a limit, so that usage need not be counted.
+    /// Returns true if no agent has a limit, so that usage need not be counted.
     pub fn is_unlimited(&self) -> bool {
         !self.everyone.is_limited() && self.agents.is_empty()
     }
 
-    /// Returns the budget of an agent. The person is unlimited, and so are remote agents: their own hub enforces theirs.
+    /// Returns the budget of an agent.
+    ///
+    /// The person is unlimited. Remote agents are unlimited too, because their own hubs enforce their budgets.
     pub fn of(&self, agent: &AgentId) -> Budget {
         if agent.is_human() || agent.realm.is_some() {
             return Budget::default();
@@ -58,19 +60,20 @@ impl Budgets {
 /// Usage of an agent within the time windows of a [`Budget`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Messages within the last hour.
+    /// Number of messages within the last hour.
     pub messages: u64,
-    /// Tokens within the last day.
+    /// Number of tokens within the last day.
     pub tokens: u64,
 }
 
-/// Estimates the tokens of a text at four bytes each, which is typical for English and code and accurate enough for a
-/// limit.
+/// Estimates the number of tokens of a text.
+///
+/// The estimate is four bytes per token, which is typical for English and code and accurate enough for a limit.
 pub fn estimate_tokens(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX).div_ceil(4)
 }
 
-/// Checks the usage of an agent against its budget.
+/// Checks the usage of an agent against its budget (rate limit).
 pub fn check_budget(agent: &AgentId, spent: Usage, budget: Budget) -> Result<(), TripReason> {
     if let Some(budget) = budget.messages_per_hour.filter(|budget| spent.messages > *budget) {
         return Err(TripReason::Messages { agent: agent.clone(), count: spent.messages, budget });

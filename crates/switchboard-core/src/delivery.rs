@@ -6,15 +6,16 @@ use jiff::Timestamp;
 
 use crate::{AgentId, MessageId, Route};
 
-/// Prefix of the note on a message that was acknowledged without an answer, for example by a watcher whose program
-/// failed. The reason follows.
+/// Prefix of the note on a message that was acknowledged without an answer.
+///
+/// The reason follows the prefix. An example is a watcher whose program failed.
 pub const NO_ANSWER: &str = "no answer: ";
 
 /// Number of a delivery, unique within its hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeliveryId(pub i64);
 
-/// One message on one route to one recipient.
+/// Delivery of one message on one route to one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// Number of the delivery.
@@ -27,64 +28,69 @@ pub struct Delivery {
     pub route: Route,
     /// The current state.
     pub state: DeliveryState,
-    /// Number of attempts so far.
+    /// Number of delivery attempts so far.
     pub attempts: u32,
-    /// Reason of the last failure, refusal or missing answer, where known.
+    /// Reason of the last failure, refusal or missing answer, if known.
     pub note: Option<String>,
-    /// When the delivery reached each state.
+    /// Times at which the delivery reached each state.
     pub milestones: Milestones,
 }
 
-/// State of a delivery: queued → in flight → delivered → seen → acknowledged; or retrying, refused, expired.
+/// State of a delivery.
+///
+/// The usual order is queued → in flight → delivered → seen → acknowledged. Other states are retrying, refused and
+/// expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeliveryState {
-    /// Waiting for a door to lease it.
+    /// The delivery waits for a door to lease it.
     Queued,
-    /// Leased to a door that is delivering it.
+    /// The delivery is leased to a door that is delivering the message.
     InFlight,
-    /// The receiving side has it: the file is in the mailbox, the session accepted it, the peer answered.
+    /// The receiving side has the message: the file is in the mailbox, the session accepted it, or the peer answered.
     Delivered,
-    /// The recipient was shown it.
+    /// The message was shown to the recipient.
     Seen,
-    /// The recipient acknowledged it: it is done with the message.
+    /// The recipient acknowledged the message and is done with it.
     Acknowledged,
-    /// The receiving side or a rule of the hub refused it. Final.
+    /// The receiving side or a rule of the hub refused the message. This state is final.
     Refused,
-    /// An attempt failed and a retry is scheduled; shown as `retrying`, because the outcome is still open.
+    /// An attempt failed and a retry is scheduled.
+    ///
+    /// The state is shown as `retrying`, because the outcome is still open.
     Failed {
         /// When the next attempt is due.
         retry_at: Timestamp,
     },
-    /// Not delivered before the message expired. Final.
+    /// The message expired before it was delivered. This state is final.
     Expired,
 }
 
-/// When a delivery reached each of its states.
+/// Times at which a delivery reached each of its states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Milestones {
-    /// Accepted and waiting.
+    /// When the message was accepted and queued.
     pub queued: Option<Timestamp>,
-    /// First leased to a door.
+    /// When the delivery was first leased to a door.
     pub in_flight: Option<Timestamp>,
-    /// Accepted by the receiving side.
+    /// When the receiving side accepted the message.
     pub delivered: Option<Timestamp>,
-    /// Shown to the recipient.
+    /// When the message was shown to the recipient.
     pub seen: Option<Timestamp>,
-    /// Acknowledged by the recipient.
+    /// When the recipient acknowledged the message.
     pub acknowledged: Option<Timestamp>,
-    /// Refused or expired.
+    /// When the delivery was refused or expired.
     pub ended: Option<Timestamp>,
 }
 
 impl Delivery {
-    /// Returns the reason why the recipient acknowledged the message without an answer, if it gave one.
+    /// Returns the reason why the recipient acknowledged the message without an answer, if a reason was given.
     pub fn no_answer_reason(&self) -> Option<&str> {
         self.note.as_deref().filter(|_| self.state == DeliveryState::Acknowledged)?.strip_prefix(NO_ANSWER)
     }
 }
 
 impl DeliveryState {
-    /// Returns the name of the state, as it stands in every output.
+    /// Returns the name of the state as shown in all output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -98,17 +104,17 @@ impl DeliveryState {
         }
     }
 
-    /// True if the state cannot change any more.
+    /// Returns true if the state cannot change any more.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Acknowledged | Self::Refused | Self::Expired)
     }
 
-    /// True if the message was delivered and not yet acknowledged.
+    /// Returns true if the message was delivered and not yet acknowledged.
     pub fn is_waiting(self) -> bool {
         matches!(self, Self::Delivered | Self::Seen)
     }
 
-    /// True if the message is not delivered yet but still can be.
+    /// Returns true if the message is not delivered yet but still can be delivered.
     pub fn is_pending(self) -> bool {
         matches!(self, Self::Queued | Self::InFlight | Self::Failed { .. })
     }

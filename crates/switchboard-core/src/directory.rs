@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::{AgentId, JobId, Name, NodeId, Route, RoutingRules};
 
-/// The agents, aliases, teams and swarms that a hub knows, as a plain value.
+/// Directory of the agents, aliases, teams and swarms that a hub knows, as a plain value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Directory {
     agents: BTreeMap<AgentId, AgentRecord>,
@@ -20,7 +20,7 @@ pub struct Directory {
 /// Directory entry of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentRecord {
-    /// Id of the agent in its canonical spelling, which every path uses.
+    /// Id of the agent in its canonical spelling, which every file path uses.
     pub id: AgentId,
     /// Role of the agent, if it declared one: `lead`, `reviewer` …
     pub role: Option<String>,
@@ -28,7 +28,7 @@ pub struct AgentRecord {
     pub team: Option<Name>,
     /// Routes to the agent, in no particular order.
     pub routes: Vec<Route>,
-    /// When it was registered.
+    /// When the agent was registered.
     pub registered_at: Timestamp,
 }
 
@@ -39,14 +39,16 @@ pub struct TeamRecord {
     pub id: Name,
     /// Display name of the team.
     pub title: String,
-    /// True if one agent acts as the whole team.
+    /// True if a single agent acts as the whole team.
     pub composite: bool,
     /// When the team was created.
     pub created_at: Timestamp,
 }
 
 impl AgentRecord {
-    /// Returns the other hub that the agent belongs to, which is its realm. Its further routes are those of that hub.
+    /// Returns the linked hub that the agent belongs to, if any.
+    ///
+    /// The agent's realm names that hub. All further routes of the record are routes of that hub.
     pub fn hub(&self) -> Option<&Name> {
         let leads_to =
             |realm: &Name| self.routes.iter().any(|r| matches!(r, Route::Hub { hub } if hub == realm));
@@ -72,7 +74,7 @@ impl Directory {
         self.teams.insert(record.id.clone(), record);
     }
 
-    /// Adds a swarm that this hub has joined; it may have no other members.
+    /// Adds a swarm that this hub has joined. The swarm may have no other members.
     pub fn put_swarm(&mut self, swarm: Name) {
         self.swarms.insert(swarm);
     }
@@ -87,7 +89,9 @@ impl Directory {
         &self.links
     }
 
-    /// True if this hub has joined a swarm of this name or knows an agent of a hub of this name.
+    /// Returns true if a swarm or hub of this name is known.
+    ///
+    /// This hub has joined the swarm, or knows an agent of the hub.
     pub fn has_realm(&self, realm: &Name) -> bool {
         self.swarms.contains(realm) || self.agents_of_realm(realm).next().is_some()
     }
@@ -100,7 +104,9 @@ impl Directory {
         })
     }
 
-    /// Finds the agent with this name on another hub; `None` if several hubs have one, because the name is ambiguous.
+    /// Finds the agent with this name on another hub.
+    ///
+    /// Returns `None` if agents of several hubs have the name, because it is then ambiguous.
     pub fn find_remote(&self, name: &Name) -> Option<&AgentRecord> {
         let first = AgentId::local(name.clone());
         let namesakes = self.agents.range(first..).take_while(|(id, _)| &id.name == name);
@@ -124,7 +130,7 @@ impl Directory {
         self.agents.values().filter(move |agent| agent.id.realm.as_ref() == Some(swarm)).filter(is_peer)
     }
 
-    /// Finds the agent that an address names: on this hub, otherwise on another one.
+    /// Finds the agent that an address names: on this hub first, otherwise on another one.
     pub fn addressee(&self, id: &AgentId) -> Option<&AgentRecord> {
         let elsewhere = || id.realm.is_none().then(|| self.find_remote(&id.name)).flatten();
         self.agent(id).or_else(elsewhere)
@@ -147,8 +153,9 @@ impl Directory {
             .filter(move |a| a.routes.iter().any(|r| matches!(r, Route::Worker(n) if &n.job == job)))
     }
 
-    /// Returns the readers of a channel. The channel `team-NAME` belongs to the team NAME, so all of its members are
-    /// readers, whatever their routes.
+    /// Returns the readers of a channel.
+    ///
+    /// The channel `team-NAME` belongs to the team NAME, so all members of the team are readers, whatever their routes.
     pub fn channel<'a>(&'a self, channel: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
         let team = team_of_channel(channel);
         self.agents.values().filter(move |a| {
@@ -162,7 +169,7 @@ impl Directory {
         self.agents.values()
     }
 
-    /// Returns all aliases, each with the agent that it stands for.
+    /// Returns all aliases, each with the name of its agent.
     pub fn aliases(&self) -> impl Iterator<Item = (&Name, &Name)> {
         self.aliases.iter()
     }
@@ -183,7 +190,7 @@ impl Directory {
     }
 }
 
-/// Returns the team that a channel belongs to by its name.
+/// Returns the team to which a channel belongs by its name `team-NAME`.
 fn team_of_channel(channel: &Name) -> Option<Name> {
     let (prefix, team) = channel.as_str().split_at_checked("team-".len())?;
     prefix.eq_ignore_ascii_case("team-").then(|| Name::parse(team).ok()).flatten()

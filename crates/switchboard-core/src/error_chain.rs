@@ -39,7 +39,7 @@ mod tests {
             (&["a", "b", "c"], "a: b: c"),
             // A repeated message does not end the chain.
             (&["read: timeout", "timeout", "host is down"], "read: timeout: host is down"),
-            // The text before it counts, not only the nearest error.
+            // A source is compared with the whole text before it, not only with the nearest error.
             (&["outer", "inner", "outer"], "outer: inner"),
             (&["outer", ""], "outer"),
         ] {

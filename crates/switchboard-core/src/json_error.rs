@@ -1,8 +1,8 @@
-//! Errors of `serde_json` in plain words, for people who write JSON and not Rust.
+//! Plain descriptions of `serde_json` errors, for people who write JSON and not Rust.
 
 use serde_json::error::Category;
 
-/// The messages of serde_json for a text that is not JSON, in plain words.
+/// Messages of `serde_json` about text that is not JSON, each with a plain description.
 const SYNTAX: [(&str, &str); 18] = [
     ("EOF while parsing a list", "the text ends within a list; a ']' is missing"),
     ("EOF while parsing an object", "the text ends within an object; a '}' is missing"),
@@ -24,7 +24,9 @@ const SYNTAX: [(&str, &str); 18] = [
     ("recursion limit exceeded", "it is nested too deeply"),
 ];
 
-/// The types that serde names, in the words of JSON. The longer name comes before its own beginning.
+/// Names of types in serde's messages, each with its JSON equivalent.
+///
+/// A name that ends in a space matches as a prefix; every other name matches exactly.
 const TYPES: [(&str, &str); 19] = [
     ("floating point ", "the number "),
     ("integer ", "the number "),
@@ -47,13 +49,13 @@ const TYPES: [(&str, &str); 19] = [
     ("path string", "a path"),
 ];
 
-/// Describes what is wrong with a JSON text, and where in it.
+/// Describes the problem in a JSON text and its position.
 pub fn describe_json_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let (problem, _) = text.rsplit_once(" at line ").unwrap_or((&text, ""));
     let problem = describe_message(problem);
     match (error.classify(), error.line(), error.column()) {
-        // The end of a value that has the wrong type is of no use.
+        // For a value of the wrong type, `serde_json` reports the position where the value ends, which does not help.
         (Category::Data, ..) if is_of_serde(&text) => problem,
         (_, _, 0) => problem,
         (_, 1, column) => format!("{problem} (at character {column})"),
@@ -71,7 +73,7 @@ pub fn describe_field_error(error: &serde_json::Error) -> String {
         Some(rest) if rest.ends_with(" is missing") => {
             format!("lacks the field {}", rest.trim_end_matches(" is missing"))
         }
-        // The path of an unknown field ends with the field itself.
+        // The caller names the path of an unknown field, which already ends with the field itself.
         Some(rest) => {
             rest.split_once("' ").map_or_else(|| problem.clone(), |(_, unknown)| unknown.to_owned())
         }
@@ -79,7 +81,7 @@ pub fn describe_field_error(error: &serde_json::Error) -> String {
     }
 }
 
-/// True if serde wrote the message, and not the code that deserializes.
+/// Returns true if serde itself wrote the message, and not a custom `Deserialize` implementation.
 fn is_of_serde(message: &str) -> bool {
     ["invalid ", "missing field ", "unknown "].iter().any(|start| message.starts_with(start))
 }
@@ -114,12 +116,12 @@ fn describe_message(problem: &str) -> String {
     }
 }
 
-/// The list of known names after "expected" in a message.
+/// Formats the list of known names that follows "expected" in a message.
 fn known_values(known: &str) -> String {
     known.replace("one of ", "one of: ").replace('`', "")
 }
 
-/// A type or value as serde names it, in the words of JSON.
+/// Translates a type or value, as serde names it, into the words of JSON.
 fn plain_type(name: &str) -> String {
     if name.starts_with("struct ") {
         return "an object".to_owned();

@@ -1,4 +1,4 @@
-//! Escaping that keeps JSON text on one line (NDJSON) for every reader.
+//! Escaping that keeps a JSON text on one line (NDJSON) for every reader.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// U+2029; DEL and the C1 controls affect terminals. All of these can occur only within strings.
 pub fn escape_json_line(json: &str) -> Cow<'_, str> {
     let is_odd = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}');
-    // Fast path by the first bytes of their UTF-8 encodings, which pure ASCII text does not contain.
+    // Fast path: a text without any first byte of an escaped character's UTF-8 encoding needs no escaping.
     if !json.bytes().any(|byte| matches!(byte, 0x7f | 0xc2 | 0xe2)) || !json.contains(is_odd) {
         return Cow::Borrowed(json);
     }

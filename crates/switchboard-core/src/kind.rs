@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Purpose of a message. The set is open: each door defines its own kinds and relays others unchanged.
+/// Purpose of a message.
+///
+/// The set is open: each door defines its own kinds and relays other kinds unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Kind(String);
@@ -19,7 +21,7 @@ pub struct KindError {
 }
 
 impl Kind {
-    /// The five actions of the workspace protocol.
+    /// The five message kinds of the workspace protocol, which calls them actions.
     pub const ACTIONS: [&str; 5] =
         ["delegate_task", "request_review", "submit_result", "status_update", "execute"];
 
@@ -43,7 +45,7 @@ impl Kind {
         Self("status_update".to_owned())
     }
 
-    /// The kind as text.
+    /// Returns the kind as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

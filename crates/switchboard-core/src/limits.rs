@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 
 use crate::{AgentId, Hop, Message};
 
-/// Limits of a conversation between agents without a person.
+/// Loop limits of a conversation between agents without a person; each one is a circuit breaker.
 #[doc(alias = "circuit breaker")]
 #[doc(alias = "rate limit")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,23 +25,25 @@ impl LoopLimits {
 }
 
 impl Default for LoopLimits {
-    /// Observed storms had 10 messages in 40 s and 30 in 2 minutes; useful exchanges stay below both. One of 17 agents
-    /// had 398 messages overnight; twenty agents that each answer ten times are half of that.
+    /// Returns limits that are derived from observed message storms.
+    ///
+    /// Storms had 10 messages in 40 s and 30 in 2 minutes; useful exchanges stay below both rates. In one night, one of
+    /// 17 agents had 398 messages; twenty agents that each answer ten times have half of that.
     fn default() -> Self {
         Self { hops: 8, pair_per_minute: 10, self_per_minute: 3, thread: 200 }
     }
 }
 
-/// Recent replies, as counted from the journal.
+/// Numbers of recent replies, as counted from the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecentReplies {
-    /// Replies between sender and recipient, both directions, within [`LoopLimits::PAIR_WINDOW`].
+    /// Number of replies between sender and recipient, in both directions, within [`LoopLimits::PAIR_WINDOW`].
     pub pair_replies: u32,
-    /// Replies in the conversation since a person last wrote in it.
+    /// Number of replies in the conversation since a person last wrote in it.
     pub thread_replies: u32,
 }
 
-/// Reason why a breaker tripped, so that a message is not delivered.
+/// Reason why a circuit breaker tripped, so that a message is not delivered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TripReason {
     /// The chain of replies is too long.
@@ -59,7 +61,7 @@ pub enum TripReason {
         from: AgentId,
         /// The recipient.
         to: AgentId,
-        /// Replies within the last minute, including this one.
+        /// Number of replies within the last minute, including this one.
         count: u32,
         /// The limit.
         limit: u32,
@@ -67,7 +69,7 @@ pub enum TripReason {
     /// The conversation has too many replies without a person.
     #[error("the conversation has {count} replies since a person last spoke in it and its limit is {limit}")]
     Thread {
-        /// Replies, including this one.
+        /// Number of replies since a person last wrote, including this one.
         count: u32,
         /// The limit.
         limit: u32,
@@ -77,9 +79,9 @@ pub enum TripReason {
     Messages {
         /// The agent.
         agent: AgentId,
-        /// Messages within the last hour, including this one.
+        /// Number of messages within the last hour, including this one.
         count: u64,
-        /// Its budget of messages per hour.
+        /// The agent's budget of messages per hour.
         budget: u64,
     },
     /// An agent exceeded its token budget.
@@ -87,9 +89,9 @@ pub enum TripReason {
     Tokens {
         /// The agent.
         agent: AgentId,
-        /// Tokens within the last day, including this message.
+        /// Number of tokens within the last day, including those of this message.
         tokens: u64,
-        /// Its budget of tokens per day.
+        /// The agent's budget of tokens per day.
         budget: u64,
     },
     /// Three or more agents answer each other in a cycle, for the second time.
@@ -101,24 +103,24 @@ pub enum TripReason {
 }
 
 impl TripReason {
-    /// True if an agent exceeded its budget.
+    /// Returns true if an agent exceeded its budget.
     pub fn is_budget(&self) -> bool {
         matches!(self, Self::Messages { .. } | Self::Tokens { .. })
     }
 
-    /// True if the breaker resets once the person writes in the conversation.
+    /// Returns true if the breaker resets once the person writes in the conversation.
     pub fn is_reset_by_human(&self) -> bool {
         matches!(self, Self::Hops { .. } | Self::Cycle { .. } | Self::Thread { .. })
     }
 }
 
-/// Checks the loop limits for the delivery of a message to `to`.
+/// Checks the loop limits (circuit breakers) for the delivery of a message to `to`.
 ///
 /// Only replies count: a script may send a thousand tasks at once, but an answer to an answer to an answer is how
-/// storms start. A message that verifiably is from the person is always allowed, and a message to the person ends the
+/// storms start. A message that is verifiably from the person is always allowed, and a message to the person ends the
 /// chain.
 ///
-/// Names are compared as they are: the caller has replaced aliases by canonical names.
+/// Names are compared as they are, because the caller has already replaced aliases by canonical names.
 pub fn check_loops(
     message: &Message,
     to: &AgentId,
@@ -155,8 +157,9 @@ fn agent(hop: &Hop) -> Option<&AgentId> {
     }
 }
 
-/// Returns the cycle of three or more agents that another message `from → to` would start for the second time: the chain
-/// already contains that step and returned to `from` without a repeated agent.
+/// Finds the cycle of three or more agents that the message `from → to` would start for the second time.
+///
+/// The chain already contains that step and returned to `from` without a repeated agent.
 fn find_repeated_cycle(chain: &[&AgentId], from: &AgentId, to: &AgentId) -> Option<Vec<AgentId>> {
     let start = chain.windows(2).rposition(|step| step[0] == from && step[1] == to)?;
     let cycle = &chain[start..];

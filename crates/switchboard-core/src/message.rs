@@ -9,15 +9,15 @@ use serde_json::{Map, Value};
 
 use crate::{Address, AddressError, AgentId, Kind, MessageId, Name, Route};
 
-/// Metadata key of a message that this hub must not relay to other hubs, although it did not arrive over a link.
+/// Metadata key of a message that the hub must not relay, although the message did not arrive over a link.
 ///
-/// It was found in a folder that hubs share, and another hub relays it (the value names that hub where it is known); or it
-/// is history, which no hub needs.
+/// There are two cases. The message was found in a folder that hubs share, and another hub relays it; then the value
+/// names that hub where it is known. Or the message is history, which no other hub needs.
 pub const NO_RELAY: &str = "switchboard.passed_on";
 
-/// Metadata key that names the channel in which a message of another hub was posted there.
+/// Metadata key for the channel in which another hub's message was posted on that hub.
 ///
-/// It is independent of the address: a post to one agent is visible to every reader of the channel.
+/// The channel is independent of the address: a post to one agent is visible to every reader of the channel.
 pub const POSTED_IN: &str = "switchboard.posted_in";
 
 /// An immutable message.
@@ -35,29 +35,29 @@ pub struct Message {
     pub body: String,
     /// The message that this one answers.
     pub in_reply_to: Option<MessageId>,
-    /// The first message of the conversation; its own id if it starts one.
+    /// The first message of the conversation; the message's own id if it starts one.
     pub thread: MessageId,
-    /// When it was written.
+    /// When the message was written.
     pub sent_at: Timestamp,
     /// When the message expires.
     pub expires_at: Option<Timestamp>,
-    /// Additional data of the door or the sender.
+    /// Additional data from the door or the sender.
     pub metadata: Map<String, Value>,
     /// How the message arrived.
     pub origin: Origin,
-    /// The agents and hubs of the reply chain before this message since a person last wrote, oldest first.
+    /// Reply chain: the agents and hubs before this message since a person last wrote, oldest first.
     pub via: Vec<Hop>,
     /// The exact signed bytes, if the content is signed.
     pub signed: Option<Vec<u8>>,
 }
 
 impl Message {
-    /// True if another hub accepted the message first. That hub relays it to all others, so this one does not.
+    /// Returns true if another hub accepted the message first. That hub relays it to all others, so this hub does not.
     pub fn is_from_other_hub(&self) -> bool {
         matches!(self.origin.route, Some(Route::Hub { .. })) || self.metadata.contains_key(NO_RELAY)
     }
 
-    /// Returns the other hub that accepted the message first, where the link or the file that delivered it names one.
+    /// Returns the other hub that accepted the message first, if the link or file that delivered the message names it.
     pub fn origin_hub(&self) -> Option<Name> {
         match &self.origin.route {
             Some(Route::Hub { hub }) => Some(hub.clone()),
@@ -66,7 +66,9 @@ impl Message {
         }
     }
 
-    /// Returns the channel in which the message was posted, here or on its own hub; for the latter only a link is trusted.
+    /// Returns the channel in which the message was posted, on this hub or on its origin hub.
+    ///
+    /// A channel of the origin hub is trusted only if the message arrived over a link.
     pub fn posted_in(&self) -> Option<Name> {
         match &self.origin.route {
             Some(Route::Channel { channel }) => Some(channel.clone()),
@@ -76,29 +78,29 @@ impl Message {
     }
 }
 
-/// How a message arrived.
+/// Origin of a message: how it arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     /// Id in the protocol by which the message arrived.
     pub native: NativeId,
-    /// True if the door verified that `from` wrote it.
+    /// True if the door verified that `from` wrote the message.
     pub verified: bool,
-    /// The inbound route, which is never used to send the message out.
+    /// The inbound route, by which the message is never sent out again.
     pub route: Option<Route>,
 }
 
-/// Id of a message in one published protocol, used to deduplicate it.
+/// Id of a message in one published protocol, used to deduplicate the message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NativeId {
     /// The protocol.
     pub door: Door,
-    /// Scope in which the id is unique: a mailbox, a channel, a swarm. Empty if the id is globally unique.
+    /// Scope in which the id is unique, such as a mailbox, channel or swarm. Empty if the id is globally unique.
     pub scope: String,
     /// The id as the protocol spells it.
     pub id: String,
 }
 
-/// Door by which messages arrive and leave: the published protocols and the link between hubs.
+/// Door by which messages arrive and leave: a published protocol or the link between hubs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Door {

@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Id of a message: a UUID version 7, which is a time in milliseconds and 74 random bits. Ids of one [`IdClock`] increase
-/// monotonically.
+/// Id of a message: a UUID version 7.
+///
+/// It consists of a time in milliseconds and 74 random bits. The ids from one [`IdClock`] increase monotonically.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MessageId(Uuid);
@@ -21,27 +22,27 @@ pub struct MessageIdError {
     pub text: String,
 }
 
-/// Number of free bits in a version 7 UUID.
+/// Number of random bits in a version 7 UUID.
 const RANDOM_BITS: u32 = 74;
 const RANDOM_MASK: u128 = (1 << RANDOM_BITS) - 1;
 const MILLIS_MASK: u64 = (1 << 48) - 1;
 
 impl MessageId {
-    /// Returns the id with this time and these 74 bits; higher bits are dropped.
+    /// Returns the id with this time and these 74 random bits. Higher bits of both are dropped.
     pub fn from_parts(millis: u64, random: u128) -> Self {
         let (high, low) = ((random >> 62) & 0xfff, random & ((1 << 62) - 1));
         let bits = (u128::from(millis & MILLIS_MASK) << 80) | (0x7 << 76) | (high << 64) | (0b10 << 62) | low;
         Self(Uuid::from_u128(bits))
     }
 
-    /// Returns the time and the 74 bits, as for [`MessageId::from_parts`].
+    /// Returns the time and the 74 random bits, the arguments of [`MessageId::from_parts`].
     pub fn parts(self) -> (u64, u128) {
         let bits = self.0.as_u128();
         let millis = u64::try_from(bits >> 80).unwrap_or(MILLIS_MASK);
         (millis, (((bits >> 64) & 0xfff) << 62) | (bits & ((1 << 62) - 1)))
     }
 
-    /// Returns the sixteen bytes, which sort like the ids.
+    /// Returns the sixteen bytes of the id, which sort in the same order as ids.
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
@@ -52,7 +53,9 @@ impl MessageId {
     }
 }
 
-/// Generator of monotonically increasing ids, also within one millisecond and when the clock is set back.
+/// Generator of monotonically increasing message ids.
+///
+/// Ids increase even within one millisecond and when the system clock is set back.
 #[derive(Debug, Default)]
 pub struct IdClock {
     millis: u64,

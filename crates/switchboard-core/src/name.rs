@@ -7,20 +7,22 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Name of the person who owns the hub; always known, never registered.
+/// Name of the person who owns the hub. This name is always known and is never registered.
 pub const HUMAN: &str = "human";
 
-/// Maximum length of a name in bytes: with our suffixes it fits a file name on every file system.
+/// Maximum length of a name in bytes.
+///
+/// With Switchboard's suffixes, such a name still fits a file name on every file system.
 const MAX_BYTES: usize = 128;
 
 /// Names that are reserved by the workspace protocol or the address syntax.
 const RESERVED: [&str; 5] = ["all", "broadcast", "session", "user", "sidebar"];
 
-/// A validated name. Names that differ only in case are equal.
+/// Validated name of an agent, team, channel or realm. Names that differ only in case are equal.
 ///
-/// A name is used as a folder name, so everything that a file system could misread (separators, dots at the ends, device
-/// names) is rejected here, once. Only ASCII is allowed, which also excludes look-alikes, control and bidirectional
-/// characters, and two Unicode normal forms of one word.
+/// A name is used as a folder name. Everything that a file system could misread is therefore rejected here, once:
+/// separators, dots at the ends, device names. Only ASCII is allowed, which also excludes look-alikes, control and
+/// bidirectional characters, and two Unicode normal forms of one word.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
@@ -34,10 +36,12 @@ pub enum NameError {
     /// The text has more than 128 bytes.
     #[error("a name has at most {MAX_BYTES} bytes; this one has {bytes}")]
     TooLong {
-        /// Its length in bytes.
+        /// Length of the text in bytes.
         bytes: usize,
     },
-    /// The text has a character outside the allowed set; shown escaped, because it may be invisible.
+    /// The text has a character outside the allowed set.
+    ///
+    /// The error message shows the character escaped, because it may be invisible.
     #[error("'{}' is not allowed in a name; use letters, digits, space, '.', '_' and '-'", .character.escape_default())]
     Character {
         /// The first offending character.
@@ -93,7 +97,7 @@ impl Name {
         Self(HUMAN.to_owned())
     }
 
-    /// True if this is the name of the person.
+    /// Returns true if this is the name of the person.
     pub fn is_human(&self) -> bool {
         self.0.eq_ignore_ascii_case(HUMAN)
     }
@@ -103,12 +107,12 @@ impl Name {
         &self.0
     }
 
-    /// Returns the lower-case bytes, by which names are compared.
+    /// Returns the lower-case bytes of the name, by which names are compared.
     fn lower(&self) -> impl Iterator<Item = u8> {
         self.0.bytes().map(|byte| byte.to_ascii_lowercase())
     }
 
-    /// Returns the lower-case spelling, used as a key.
+    /// Returns the lower-case spelling, used as a key for comparison and indexes.
     pub fn key(&self) -> String {
         self.0.to_ascii_lowercase()
     }
@@ -118,8 +122,9 @@ fn is_name_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-')
 }
 
-/// True for Windows device names: `CON`, `nul.txt`, `COM1` … Windows reads the part before the first dot and ignores
-/// trailing spaces.
+/// Returns true for Windows device names such as `CON`, `nul.txt` and `COM1`.
+///
+/// Windows reads only the part before the first dot and ignores trailing spaces.
 fn is_device_name(text: &str) -> bool {
     let stem = text.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
     match stem.as_str() {

@@ -1,7 +1,7 @@
-//! Path patterns (globs), and whether two of them can match the same file.
+//! Path patterns (globs), and a test whether two patterns can match the same file.
 //!
-//! `*` and `?` match characters within a path component, `[a-z]` matches one of a class, `**` matches any number of
-//! components. Matching ignores case, because two spellings are the same file on some file systems.
+//! `*` and `?` match characters within a path component, `[a-z]` matches one character of a class, and `**` matches any
+//! number of components. Matching ignores case, because two spellings are the same file on some file systems.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub struct PatternError {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
-    /// `**`
+    /// Any number of components: `**`.
     AnyParts,
     Text(Vec<Token>),
 }
@@ -30,11 +30,11 @@ enum Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
     Char(char),
-    /// `?`
+    /// Any single character: `?`.
     Any,
-    /// `*`
+    /// Any number of characters: `*`.
     Many,
-    /// `[a-z]`; with `!` or `^`, every character that is not in the class.
+    /// Character class: `[a-z]`. With `!` or `^` first, it matches every character that is not listed.
     Class {
         not: bool,
         ranges: Vec<(char, char)>,
@@ -42,10 +42,12 @@ enum Token {
 }
 
 impl Pattern {
-    /// Maximum length of a pattern in bytes; comparing two takes time in the product of their lengths.
+    /// Maximum length of a pattern in bytes.
+    ///
+    /// Comparing two patterns takes time proportional to the product of their lengths.
     pub const LONGEST: usize = 1024;
 
-    /// Parses a pattern whose components are separated by `/`; `.` and `..` are rejected.
+    /// Parses a pattern whose components are separated by `/`. The components `.` and `..` are rejected.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let wrong = |reason| PatternError { text: text.chars().take(80).collect(), reason };
         if text.len() > Self::LONGEST {
@@ -79,7 +81,7 @@ impl Pattern {
         &self.text
     }
 
-    /// True if some path matches both patterns. The relation is symmetric.
+    /// Returns true if some path matches both patterns. The relation is symmetric.
     pub fn overlaps(&self, other: &Self) -> bool {
         overlap(&self.parts, &other.parts, &parts_overlap)
     }
@@ -91,12 +93,12 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// True if a path component contains wildcards.
+/// Returns true if a path component contains wildcards.
 pub fn has_wildcard(part: &str) -> bool {
     part.contains(['*', '?', '['])
 }
 
-/// Tokenizes one component; `None` if a class is not closed.
+/// Tokenizes one component. Returns `None` if a class is not closed.
 fn tokenize(part: &str) -> Option<Vec<Token>> {
     let mut tokenize = Vec::new();
     let lower = part.to_lowercase();
@@ -131,7 +133,7 @@ fn tokenize(part: &str) -> Option<Vec<Token>> {
     Some(tokenize)
 }
 
-/// Item that may match any number of other items.
+/// Item of a pattern; a wildcard item matches any number of other items.
 trait Wild {
     fn is_wild(&self) -> bool;
 }
@@ -148,8 +150,10 @@ impl Wild for Token {
     }
 }
 
-/// True if two sequences can match the same text. Dynamic programming: `reach[j]` is true if the processed items of the
-/// first and the first `j` items of the second can.
+/// Returns true if two sequences of items can match the same text.
+///
+/// The algorithm is dynamic programming: `reach[j]` is true if the items of `one` that are already processed and the
+/// first `j` items of `other` can match the same text.
 fn overlap<T: Wild>(one: &[T], other: &[T], same: &dyn Fn(&T, &T) -> bool) -> bool {
     let mut reach: Vec<bool> = Vec::with_capacity(other.len() + 1);
     reach.push(true);
@@ -160,7 +164,7 @@ fn overlap<T: Wild>(one: &[T], other: &[T], same: &dyn Fn(&T, &T) -> bool) -> bo
         let mut next = vec![item.is_wild() && reach[0]];
         for (at, opposite) in other.iter().enumerate() {
             let is_wild = item.is_wild() || opposite.is_wild();
-            // A wildcard matches nothing, or one item more.
+            // A wildcard matches nothing, or one item more than before.
             let wild = is_wild && (reach[at] || reach[at + 1] || next[at]);
             next.push(wild || (reach[at] && !is_wild && same(item, opposite)));
         }
@@ -185,7 +189,7 @@ fn tokens_overlap(one: &Token, other: &Token) -> bool {
         (Token::Class { not: false, ranges: one }, Token::Class { not: false, ranges: other }) => {
             one.iter().any(|(a, b)| other.iter().any(|(c, d)| a <= d && c <= b))
         }
-        // For `?` and negated classes, assume that a common character exists.
+        // For `?` and negated classes, the function assumes that a common character exists.
         _ => true,
     }
 }

@@ -7,10 +7,10 @@ use crate::{
     ResolvedVia, Route, resolve::resolve_readers, resolve_recipients,
 };
 
-/// Deliveries of a message.
+/// Delivery plan of a message (fan-out).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// One entry per recipient, in name order.
+    /// Planned deliveries, one per recipient, in name order.
     pub deliveries: Vec<PlanEntry>,
 }
 
@@ -21,8 +21,9 @@ pub struct PlanEntry {
     pub agent: AgentId,
     /// The selected route.
     pub route: Route,
-    /// True if the message already is at the target of the route because it arrived there, as a file in the mailbox or the
-    /// channel. Nothing is sent, and the delivery counts as delivered.
+    /// True if the message arrived as a file at the target of the route, in the mailbox or the channel.
+    ///
+    /// In this case nothing is sent, and the delivery counts as delivered.
     pub in_place: bool,
 }
 
@@ -35,14 +36,14 @@ pub struct RouteCandidates {
     pub routes: Vec<(Route, RouteRank)>,
 }
 
-/// Rank of a route, the best first; the last two exclude it.
+/// Rank of a route. Variants are ordered from best to worst; the last two exclude the route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RouteRank {
-    /// The message arrived there, as a file that the recipient can already read.
+    /// The message arrived by this route, as a file that the recipient can already read.
     InPlace,
     /// The message is addressed to this channel, where all readers see it.
     AddressedChannel,
-    /// The route is usable; the lowest number is the most direct.
+    /// The route is usable. A lower number means a more direct route.
     Available(u8),
     /// Excluded: the message arrived by this route.
     Inbound,
@@ -51,14 +52,14 @@ pub enum RouteRank {
 }
 
 impl RouteRank {
-    /// True if the route may be used.
+    /// Returns true if the route may be used.
     pub fn is_usable(self) -> bool {
         matches!(self, Self::InPlace | Self::AddressedChannel | Self::Available(_))
     }
 }
 
 impl RouteCandidates {
-    /// Returns the route with the best rank; the first one of several.
+    /// Returns the route with the best rank. Of several such routes it is the first one.
     pub fn best(&self) -> Option<&(Route, RouteRank)> {
         self.routes.get(self.chosen()?)
     }
@@ -74,7 +75,7 @@ impl RouteCandidates {
     }
 }
 
-/// Plans the deliveries of `message` (fan-out): the best route of each recipient.
+/// Plans the deliveries of `message` (fan-out), with the best route for each recipient.
 #[doc(alias = "fan-out")]
 #[doc(alias = "route")]
 pub fn plan(
@@ -88,17 +89,17 @@ pub fn plan(
 
 /// Returns the recipients of `message` in name order, each with its ranked routes.
 ///
-/// Each recipient gets the message once, by its most direct route, and never by the inbound route; a group member without
-/// another route is skipped. With `allow_unregistered`, an unknown local agent is reached through the channel in which
-/// the message was found, otherwise through its mailbox.
+/// Each recipient gets the message once, by its most direct route, and never by the inbound route. A group member
+/// without another route is skipped. With `allow_unregistered`, an unknown local agent is reached through the channel
+/// in which the message was found, otherwise through its mailbox.
 ///
 /// A message to a channel is delivered in the channel, so that every reader sees it there. The same holds for a message
-/// that an agent of another hub posted in the channel, whatever its address. A message that is already in its channel
-/// needs no reader, because later readers find it. A routing rule that subscribes an unknown swarm to the channel does
-/// not stop delivery to the other readers.
+/// that an agent of another hub posted in the channel, whatever the address of the message. A message that is already
+/// in its channel needs no reader, because later readers find it. A routing rule that subscribes an unknown swarm to
+/// the channel does not stop delivery to the other readers.
 ///
-/// A message from another hub is not relayed to further hubs, because the hub that accepted it relays it to all. An agent
-/// that is subscribed by a rule of that hub and by one of ours gets it from that hub.
+/// A message from another hub is not relayed to further hubs, because the hub that accepted the message relays it to
+/// all of them. If rules of both hubs subscribe an agent, the agent gets the message from the hub that accepted it.
 pub fn rank_routes(
     message: &Message,
     directory: &Directory,
@@ -136,7 +137,7 @@ pub fn rank_routes(
     Ok(candidates)
 }
 
-/// True if another linked hub reports that it delivered the message to this agent.
+/// Returns true if another linked hub reports that it delivered the message to this agent.
 fn is_already_delivered(message: &Message, agent: &AgentId) -> bool {
     let receivers =
         message.metadata.get(RECEIVED_BY).and_then(Value::as_array).filter(|_| message.is_from_other_hub());
@@ -144,7 +145,7 @@ fn is_already_delivered(message: &Message, agent: &AgentId) -> bool {
     receivers.is_some_and(|receivers| receivers.iter().any(is_agent))
 }
 
-/// Returns the channel that a message is addressed to, or in which it was posted on another hub, as a route.
+/// Returns the route of the channel that a message is addressed to, or in which it was posted on another hub.
 fn channel_of(message: &Message) -> Option<Route> {
     let channel = match (&message.to, &message.origin.route) {
         (Address::Group(GroupId::Channel(channel)), _) => channel.clone(),
@@ -154,14 +155,14 @@ fn channel_of(message: &Message) -> Option<Route> {
     Some(Route::Channel { channel })
 }
 
-/// True if a message to a channel arrived as a file of that channel.
+/// Returns true if a message to a channel arrived as a file of that channel.
 fn is_in_its_channel(message: &Message) -> bool {
     message.origin.route.is_some() && message.origin.route == channel_of(message)
 }
 
 /// Ranks a route for a message.
 fn rank(route: &Route, message: &Message, addressed_channel: Option<&Route>) -> RouteRank {
-    // Recipients read files in mailboxes and channels; other inbound routes do not lead to a recipient.
+    // Recipients read files in mailboxes and channels. Other inbound routes do not lead to a recipient.
     let is_readable = matches!(route, Route::Mailbox { .. } | Route::Channel { .. });
     if message.origin.route.as_ref() == Some(route) {
         return if is_readable { RouteRank::InPlace } else { RouteRank::Inbound };

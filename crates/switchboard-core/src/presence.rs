@@ -6,15 +6,15 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::AgentId;
 
-/// Status of an agent that signed off.
+/// Status of an agent that has signed off.
 pub const OFFLINE: &str = "offline";
 
-/// Last heartbeat of an agent. In memory only: presence is never journaled.
+/// Last heartbeat of an agent. It is kept in memory only, because presence is never journaled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heartbeat {
     /// The agent.
     pub agent: AgentId,
-    /// When it was received, by the hub's own clock.
+    /// When the heartbeat was received, by the hub's own clock.
     pub at: Timestamp,
     /// Status that the agent reported: `working`, `idle` …
     pub status: String,
@@ -44,18 +44,18 @@ pub enum PresenceState {
     Awake,
     /// The last heartbeat is older than the `stale` timeout.
     Stale,
-    /// The last heartbeat is older than the `offline` timeout, or there is none, or the agent signed off.
+    /// The last heartbeat is older than the `offline` timeout, there is none, or the agent signed off.
     Offline,
-    /// Heartbeats cannot be observed; the agent may be awake.
+    /// The agent's heartbeats cannot be observed, so the agent may be awake.
     Unknown,
 }
 
 /// Meaning of missing heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SilenceMeaning {
-    /// The agent is away: its heartbeats would be received.
+    /// The agent is away, because its heartbeats would be received here.
     Absence,
-    /// None: its heartbeats cannot be read now, for example because the folder of its watcher is not mounted.
+    /// Nothing is known: heartbeats cannot be read now, for example because the folder of the watcher is not mounted.
     Unobserved,
 }
 
@@ -69,7 +69,9 @@ pub struct PresenceTimeouts {
 }
 
 impl Default for PresenceTimeouts {
-    /// `who` of the channel scripts uses five minutes; offline is four times that, longer than a coffee break.
+    /// Returns timeouts of 5 minutes (stale) and 20 minutes (offline).
+    ///
+    /// The command `who` of the channel scripts uses five minutes. Four times that is longer than a coffee break.
     fn default() -> Self {
         Self { stale: SignedDuration::from_mins(5), offline: SignedDuration::from_mins(20) }
     }
@@ -78,9 +80,12 @@ impl Default for PresenceTimeouts {
 impl Presence {
     /// Derives the presence of `agent` at `now` from its last heartbeat.
     ///
-    /// An agent of this hub without a heartbeat is offline, because every way to read mail here sends one. The state of a
-    /// remote or unobserved agent without a heartbeat is unknown: its silence is no evidence. A heartbeat from the future (the
-    /// clock was set back) counts as just received. An agent whose last status is [`OFFLINE`] is offline at once.
+    /// - An agent of this hub without a heartbeat is offline, because every way to read mail on this hub sends
+    ///   heartbeats.
+    /// - A remote or unobserved agent without a heartbeat is unknown, because its silence is not evidence. The same
+    ///   holds for an unobserved agent whose last heartbeat is stale.
+    /// - A heartbeat from the future (the clock was set back) counts as just received.
+    /// - An agent whose last status is [`OFFLINE`] is offline at once.
     pub fn derive(
         agent: AgentId,
         heartbeat: Option<&Heartbeat>,
@@ -119,7 +124,7 @@ impl Presence {
 }
 
 impl PresenceState {
-    /// Returns the name of the state, as it stands in every output.
+    /// Returns the name of the state as shown in all output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Awake => "awake",

@@ -2,18 +2,18 @@
 
 use crate::{Address, Delivery, DeliveryState, MessageId};
 
-/// Delivery status of a message, derived from its deliveries.
+/// Receipt: the delivery status of a message, derived from its deliveries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// The message.
     pub id: MessageId,
     /// The address.
     pub to: Address,
-    /// One entry per recipient.
+    /// Deliveries of the message, one per recipient.
     pub deliveries: Vec<Delivery>,
 }
 
-/// Overall state of a message across all recipients, the weakest first.
+/// Overall state of a message across all recipients. Variants are ordered from weakest to strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OverallState {
     /// At least one delivery is pending.
@@ -22,11 +22,11 @@ pub enum OverallState {
     Failed,
     /// At least one delivery expired.
     Expired,
-    /// Every recipient has it.
+    /// Every recipient has the message.
     Delivered,
-    /// Every recipient has seen it.
+    /// Every recipient has seen the message.
     Seen,
-    /// Every recipient acknowledged it.
+    /// Every recipient acknowledged the message.
     Acknowledged,
 }
 
@@ -36,7 +36,7 @@ impl Receipt {
         Self { id, to, deliveries }
     }
 
-    /// Returns the weakest state of all deliveries; `Delivered` for a message without deliveries.
+    /// Returns the weakest state of all deliveries. A message without deliveries counts as `Delivered`.
     pub fn overall_state(&self) -> OverallState {
         self.deliveries
             .iter()

@@ -1,8 +1,8 @@
-//! Rendering of messages for models: our header lines, quoted bodies, and frames around untrusted text.
+//! Rendering of messages for models: header lines, quoted bodies, and frames around untrusted text.
 //!
-//! The guarantee against prompt injection: no text of a message can close its frame, and no body line can be mistaken for
-//! a header.
-//! - Every body line starts with [`BODY_PREFIX`] or is a bare `>`; our header and frame lines never start with `>`.
+//! The guarantee against prompt injection is that no text of a message can close its frame, and that no body line can
+//! be mistaken for a header.
+//! - Every body line starts with [`BODY_PREFIX`] or is a bare `>`. Header and frame lines never start with `>`.
 //! - Text that is not from our own agents is sanitized and enclosed in a frame whose name ends in a random
 //!   [`FrameNonce`].
 //!
@@ -14,7 +14,9 @@ use std::fmt;
 use crate::sanitize::{clean, is_line_break, sanitize};
 use crate::{Message, Trust};
 
-/// Prefix of every body line. `>` marks quotes in mail and Markdown, and costs one token per line.
+/// Prefix of every body line.
+///
+/// The character `>` marks quotes in mail and Markdown, and costs one token per line.
 pub const BODY_PREFIX: &str = "> ";
 
 /// Random part of a frame's name, fresh for each rendering.
@@ -37,7 +39,7 @@ impl fmt::Display for FrameNonce {
     }
 }
 
-/// Prefixes every line of a text, so that none can be mistaken for a line of ours. A trailing line break is dropped.
+/// Quotes every line of a text, so that no line can be mistaken for a header. A trailing line break is dropped.
 pub fn quote_lines(text: &str) -> String {
     let text = text.strip_suffix('\n').unwrap_or(text);
     let mut quoted = String::with_capacity(text.len() + 8);
@@ -51,7 +53,7 @@ pub fn quote_lines(text: &str) -> String {
     quoted
 }
 
-/// Cleans a sentence of ours that may contain foreign text, and prefixes every line except the first.
+/// Cleans a sentence of Switchboard that may contain foreign text, and quotes every line except the first.
 pub fn quote_continuation(text: &str) -> String {
     let clean = clean(text);
     match clean.split_once('\n') {
@@ -61,7 +63,9 @@ pub fn quote_continuation(text: &str) -> String {
 }
 
 impl Trust {
-    /// Sanitizes a text for a model: removes hidden characters and, unless it is ours, disarms tags.
+    /// Sanitizes a text for a model.
+    ///
+    /// Hidden (zero-width) characters are always removed. Tags are disarmed unless the text is [`Trust::Ours`].
     pub fn sanitize(self, text: &str) -> Cow<'_, str> {
         match self {
             Self::Ours => clean(text),
@@ -69,7 +73,9 @@ impl Trust {
         }
     }
 
-    /// Quotes a text from [`Trust::sanitize`], or a part of it, and frames it unless it is ours.
+    /// Quotes a text, and frames it unless it is [`Trust::Ours`].
+    ///
+    /// The text is the result of [`Trust::sanitize`], or a part of that.
     pub fn frame(self, sanitized: &str, mark: FrameNonce) -> String {
         let quoted = quote_lines(sanitized);
         match self {
@@ -87,9 +93,9 @@ impl Trust {
 }
 
 impl Message {
-    /// Renders the message as a prompt.
+    /// Renders the message as a prompt for a model.
     ///
-    /// A message of the person is the prompt verbatim. Any other message names its sender.
+    /// A message of the person is used verbatim. Any other message names its sender.
     pub fn render_prompt(&self, mark: FrameNonce) -> Cow<'_, str> {
         let (from, trust) = (&self.from, self.trust());
         let body = || trust.render(&self.body, mark);

@@ -21,12 +21,14 @@ pub enum ResolveError {
         /// All known names.
         known: Vec<String>,
     },
-    /// The agent was removed and its name is unused. Only a caller that records removals can return this variant.
+    /// The agent was removed and its name is unused.
+    ///
+    /// Only a caller that records removals can return this variant.
     #[error("'{agent}' was removed at {at:.0}, and no agent has this name now")]
     Retired {
         /// The name in the address.
         agent: AgentId,
-        /// When it was removed.
+        /// When the agent was removed.
         at: Timestamp,
     },
     /// A routing rule of the settings names an unknown agent.
@@ -75,14 +77,14 @@ pub enum ResolveError {
     },
 }
 
-/// One agent that an address resolves to, and why.
+/// Recipient of a message: an agent that an address resolves to, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recipient {
     /// The agent.
     pub agent: AgentId,
-    /// Why the address resolves to it, or to the agent whose mail is forwarded to it.
+    /// Reason why the address resolves to this agent, or to `forwarded_from` if that is set.
     pub resolved_via: ResolvedVia,
-    /// The agent whose mail is forwarded to it, if any.
+    /// The agent whose mail is forwarded to `agent`, if any.
     pub forwarded_from: Option<AgentId>,
 }
 
@@ -93,7 +95,7 @@ pub enum ResolvedVia {
     Name,
     /// The agent has this alias.
     Alias(Name),
-    /// No local agent has the name, and this agent of another hub does.
+    /// An agent of another hub has this name, and no local agent does.
     OtherHub,
     /// The agent runs as this node.
     Node,
@@ -109,8 +111,8 @@ pub enum ResolvedVia {
 
 /// Resolves an address to agents in name order, without the sender of a group message.
 ///
-/// The person is always known and is a member of `all`; the people of other hubs are addressed by name. A name that no
-/// local agent has resolves to the agent of another hub that has it.
+/// The person is always known and is a member of `all`; the people of other hubs are addressed by name. If no local
+/// agent has a name, it resolves to the agent of another hub that has it.
 pub fn resolve(
     address: &Address,
     from: &AgentId,
@@ -121,8 +123,8 @@ pub fn resolve(
 
 /// Resolves an address to recipients, each with the reason.
 ///
-/// A routing rule that names an unknown swarm or hub is an error for a sender of this hub. Messages of other hubs and
-/// owners are still delivered to the other readers.
+/// A routing rule that names an unknown swarm or hub is an error if the sender is on this hub. Messages of other hubs
+/// and owners are still delivered to the other readers.
 pub fn resolve_recipients(
     address: &Address,
     from: &AgentId,
@@ -136,7 +138,8 @@ pub fn resolve_recipients(
     resolve_readers(address, from, directory)
 }
 
-/// Resolves the readers of a message that is already in its channel; rules that name unknown swarms or hubs are skipped.
+/// Resolves the readers of a message that is already in its channel. Rules that name unknown swarms or hubs are
+/// skipped.
 pub(crate) fn resolve_readers(
     address: &Address,
     from: &AgentId,
@@ -174,7 +177,7 @@ pub(crate) fn resolve_readers(
             Ok(vec![apply_forward(&known, resolved_via, directory)?])
         }
         Address::Node(node) => match directory.node(node) {
-            // A node is one process; its messages are not forwarded.
+            // A node is a single process, so its messages are not forwarded.
             Some(record) => Ok(vec![Recipient {
                 agent: record.id.clone(),
                 resolved_via: ResolvedVia::Node,
@@ -204,7 +207,8 @@ pub(crate) fn resolve_readers(
         Address::Group(id @ GroupId::Swarm(swarm)) => group(id, &mut members(directory.peers(swarm))),
         Address::Group(id @ GroupId::Everyone) => {
             let human = AgentId::human();
-            // Agents of a swarm have other owners; agents of linked hubs have ours.
+            // `all` means every agent with the same owner: agents of this hub and of linked hubs, but not agents of a
+            // swarm.
             let ours = directory.agents().filter(|agent| agent.id.realm.is_none() || agent.hub().is_some());
             let ours = members(ours).filter(|(id, _)| !id.name.is_human());
             group(id, &mut ours.chain([(&human, ResolvedVia::Member)]))
@@ -218,7 +222,7 @@ fn members<'d>(
     agents.map(|agent| (&agent.id, ResolvedVia::Member))
 }
 
-/// Returns why a name resolves to an agent.
+/// Returns the reason why a name resolves to an agent.
 fn resolved_via_for(name: &AgentId, record: &AgentRecord) -> ResolvedVia {
     match (&name.realm, &record.id.realm) {
         (None, Some(_)) => ResolvedVia::OtherHub,
@@ -227,7 +231,7 @@ fn resolved_via_for(name: &AgentId, record: &AgentRecord) -> ResolvedVia {
     }
 }
 
-/// Applies the forward of an agent, if there is one.
+/// Applies the forwarding rule of an agent, if there is one.
 fn apply_forward(
     agent: &AgentId,
     resolved_via: ResolvedVia,
@@ -255,8 +259,10 @@ fn check_channel_link(channel: &Name, directory: &Directory) -> Result<(), Resol
     })
 }
 
-/// Checks that the target of a routing rule is known. The hub knows the complete roster of a swarm and all agents of a
-/// linked hub. A removed agent is a valid target while its mail is forwarded.
+/// Checks that the target of a routing rule is known.
+///
+/// The hub knows the complete roster of a swarm and all agents of a linked hub. A removed agent is a valid target while
+/// its mail is forwarded.
 fn check_link(link: String, target: RuleTarget<'_>, directory: &Directory) -> Result<(), ResolveError> {
     let unknown_realm =
         |realm: &Name| ResolveError::UnknownRealm { realm: realm.clone(), link: link.clone() };

@@ -9,49 +9,57 @@ use crate::DeliveryState;
 pub enum Outcome {
     /// The receiving side has the message.
     Delivered,
-    /// The receiving side has the message and is its reader: an agent that received it as its prompt.
+    /// The receiving side has the message and showed it to the recipient.
+    ///
+    /// An example is an agent that got the message as its prompt.
     Shown,
     /// The receiving side refused the message; a retry would not help.
     Refused {
         /// Reason for the sender.
         reason: String,
     },
-    /// The receiving side could not be reached, or could not accept the message now.
+    /// The receiving side could not be reached, or could not accept the message at this time.
     Unreachable {
         /// Reason for the sender.
         reason: String,
     },
-    /// Not attempted, because earlier deliveries to the same target come first. It does not count as an attempt, and the
-    /// delivery of the earlier ones triggers the next try.
+    /// The delivery was not attempted, because earlier deliveries to the same target come first.
+    ///
+    /// A blocked delivery does not count as an attempt. Delivery of the earlier ones triggers the next try.
     Blocked {
         /// Reason for the sender.
         reason: String,
     },
-    /// The door stopped before the outcome was known: the delivery returns to the queue, as if it had not been leased.
+    /// The door stopped before the outcome was known, so the delivery is redelivered.
+    ///
+    /// The delivery returns to the queue as if it had not been leased.
     Released,
 }
 
-/// Number of times that a released delivery returns to the queue at once. After that its door seems to drop it silently,
-/// and it is retried with backoff.
+/// Number of times that a released delivery is queued for redelivery at once.
+///
+/// After that, its door seems to drop the delivery silently, so the delivery is retried with backoff.
 const MAX_RELEASES: u32 = 3;
 
-/// Maximum delay of a blocked delivery, in case the earlier ones do not trigger it.
+/// Maximum delay of a blocked delivery, in case the earlier deliveries do not trigger it.
 const BLOCKED_DELAY: SignedDuration = SignedDuration::from_mins(5);
 
-/// Backoff between delivery attempts.
+/// Retry policy: exponential backoff between delivery attempts, and when to give up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Delay after the first failure; it doubles with each further one.
+    /// Delay after the first failure. The delay doubles with each further failure.
     pub first: SignedDuration,
-    /// Maximum delay.
+    /// Maximum delay between two attempts.
     pub longest: SignedDuration,
-    /// Time after acceptance at which a message without its own expiry is given up.
+    /// Time after acceptance at which delivery is given up, for a message without an expiry of its own.
     pub give_up_after: SignedDuration,
 }
 
 impl Default for RetryPolicy {
-    /// One second for a transient fault, at most a quarter of an hour for a peer that is down, and a week in total, for a
-    /// machine that is off during a holiday.
+    /// Returns delays of 1 s to 15 min, and a week until the hub gives up.
+    ///
+    /// One second suits a transient fault, a quarter of an hour a peer that is down, and a week a machine that is off
+    /// during a holiday.
     fn default() -> Self {
         Self {
             first: SignedDuration::from_secs(1),
@@ -63,8 +71,8 @@ impl Default for RetryPolicy {
 
 /// Returns the state of a delivery after its `attempts`-th attempt (counted from 1).
 ///
-/// `jitter` is in `0.0..1.0` and spreads the retries of many deliveries over half a delay, so that they do not all reach
-/// a recovered peer at once.
+/// A failed attempt is retried with exponential backoff. `jitter` is in `0.0..1.0` and spreads the retries of many
+/// deliveries over half a delay, so that they do not all reach a recovered peer at once.
 pub fn after_attempt(
     outcome: &Outcome,
     attempts: u32,
@@ -103,7 +111,8 @@ fn last_attempt(now: Timestamp, last: Timestamp, policy: RetryPolicy) -> Deliver
 }
 
 fn backoff(attempts: u32, jitter: f64, policy: RetryPolicy) -> SignedDuration {
-    // 2^30 first delays of a millisecond are twelve days, far beyond any maximum delay.
+    // The limit prevents an overflow: even if the first delay is 1 ms, 2^30 of them are twelve days, far beyond any
+    // maximum delay.
     let doublings = attempts.saturating_sub(1).min(30);
     add_jitter(policy.first.saturating_mul(1 << doublings).min(policy.longest), jitter)
 }

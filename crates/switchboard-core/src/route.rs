@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AgentId, Door, Name, NodeId};
 
-/// Route to an agent. The set is closed: the compiler reports every match that a new variant affects.
+/// Route to an agent.
+///
+/// The set is closed, so that the compiler reports every match that a new variant affects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Route {
-    /// A live MCP session that can be notified of a message now.
+    /// A live MCP session that can be notified of a message at once.
     Session {
         /// The session's id.
         session: String,
@@ -22,14 +24,14 @@ pub enum Route {
         /// Owner of the mailbox.
         agent: Name,
     },
-    /// A channel the agent reads.
+    /// A channel that the agent reads.
     Channel {
         /// The channel.
         channel: Name,
     },
-    /// A peer of a swarm.
+    /// A peer in a swarm.
     Peer {
-        /// The agent there; its realm is the swarm.
+        /// Id of the agent at the peer; its realm is the swarm.
         agent: AgentId,
     },
     /// Another hub of the same organisation, over NATS.
@@ -51,8 +53,9 @@ impl Route {
         }
     }
 
-    /// Returns the preference of the route, the lowest first. Routes that reach a running model at once come before folders;
-    /// the network comes last.
+    /// Returns the preference of the route. The lowest number is preferred.
+    ///
+    /// Routes that reach a running model at once come before folders, and the network comes last.
     pub fn preference(&self) -> u8 {
         match self {
             Self::Session { .. } => 0,
@@ -65,7 +68,9 @@ impl Route {
     }
 }
 
-/// Receipts show the word before the colon, so it names the kind of route and not the protocol.
+/// Formats a route as `KIND:TARGET`.
+///
+/// Receipts show the word before the colon, so the word names the kind of route and not the protocol.
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{AgentId, Name};
 
-/// Metadata key that lists the agents of other owners who already received the message from a linked hub: a routing rule
-/// of that hub subscribes them to the same channel.
+/// Metadata key that lists agents of other owners to whom a linked hub already delivered the message.
+///
+/// A routing rule of that hub subscribes these agents to the same channel.
 pub const RECEIVED_BY: &str = "switchboard.heard";
 
-/// Routing rules of a hub, the section `links` of the settings: mail forwards, remote team members, and channels to which
-/// the agents of a realm are subscribed.
+/// Routing rules of a hub: the section `links` of the settings.
 ///
-/// They are part of the [`crate::Directory`], so that [`crate::resolve`] applies them to every address.
+/// The rules are mail forwards, remote team members, and channels to which the agents of a realm are subscribed. They
+/// are part of the [`crate::Directory`], so that [`crate::resolve`] applies them to every address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoutingRules {
     forwards: BTreeMap<AgentId, AgentId>,
@@ -24,7 +25,7 @@ pub struct RoutingRules {
 pub enum RuleTarget<'l> {
     /// One agent: the target of a forward, or a team member.
     Agent(&'l AgentId),
-    /// A swarm or hub: all of its agents are subscribed to a channel.
+    /// A swarm or hub, all of whose agents are subscribed to a channel.
     Realm(&'l Name),
 }
 
@@ -44,7 +45,7 @@ pub enum ForwardError {
     AlreadyForwarded {
         /// Agent whose mail is forwarded.
         from: AgentId,
-        /// Its current target.
+        /// The agent to which the mail is already forwarded.
         first: AgentId,
     },
     /// The mail of the person is never forwarded.
@@ -88,10 +89,10 @@ impl RoutingRules {
         self.channels.entry(channel).or_default().insert(realm);
     }
 
-    /// Returns the final target of an agent's forwards; `None` if its mail is not forwarded.
+    /// Returns the final target of an agent's forwards, or `None` if its mail is not forwarded.
     pub fn forward_target(&self, agent: &AgentId) -> Option<&AgentId> {
         let mut end = self.forwards.get(agent)?;
-        // Terminates, because `forward` rejects loops.
+        // The loop terminates, because `forward` rejects cycles.
         while let Some(next) = self.forwards.get(end) {
             end = next;
         }
@@ -103,7 +104,7 @@ impl RoutingRules {
         self.members.get(team).into_iter().flatten()
     }
 
-    /// True if a rule adds members to this team, which need not exist in the directory.
+    /// Returns true if a rule adds members to this team, which need not exist in the directory.
     pub fn has_team(&self, team: &Name) -> bool {
         self.members.contains_key(team)
     }
@@ -113,7 +114,8 @@ impl RoutingRules {
         self.channels.get(channel).into_iter().flatten()
     }
 
-    /// Returns the channels that a realm is subscribed to. A message to all of that realm is posted in them.
+    /// Returns the channels that a realm is subscribed to. A message to all agents of the realm is posted in these
+    /// channels.
     pub fn subscriptions_of<'l>(&'l self, realm: &'l Name) -> impl Iterator<Item = &'l Name> {
         self.channels.iter().filter(move |(_, realms)| realms.contains(realm)).map(|(channel, _)| channel)
     }
@@ -141,7 +143,7 @@ impl RoutingRules {
         forwards.chain(members).chain(channels)
     }
 
-    /// True if there are no rules.
+    /// Returns true if there are no rules.
     pub fn is_empty(&self) -> bool {
         self.forwards.is_empty() && self.members.is_empty() && self.channels.is_empty()
     }

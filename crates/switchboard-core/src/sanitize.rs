@@ -1,10 +1,14 @@
-//! Sanitizer for untrusted text: the one list of characters for all doors.
+//! Sanitizer for untrusted text, with a single list of hidden characters for all doors.
 //!
-//! Models and terminals act on characters that a person who reviews the text does not see, and models also on markup that
-//! imitates a host (prompt injection). [`clean`] removes the former, [`sanitize`] disarms the latter as well.
-//! [`sanitize_description`] is for the tool descriptions of a child, where placeholders such as `<path>` are common: it
-//! disarms only markup that has a meaning for hosts. [`reveal`] makes the characters visible that [`clean`] removes,
-//! [`reveal_command`] also look-alikes.
+//! Models and terminals act on characters that a person who reviews the text does not see, such as zero-width ones.
+//! Models also act on markup that imitates a host (prompt injection).
+//!
+//! - [`clean`] removes the hidden characters.
+//! - [`sanitize`] also disarms the markup.
+//! - [`sanitize_description`] is for the tool descriptions of a child (MCP server), where placeholders such as `<path>`
+//!   are common. It disarms only markup that has a meaning for hosts.
+//! - [`reveal`] makes the characters visible that [`clean`] removes.
+//! - [`reveal_command`] also makes look-alikes visible.
 
 mod inline;
 mod lookalike;
@@ -19,21 +23,21 @@ use serde_json::Value;
 
 pub use self::inline::{label_inline, quote_inline, sanitize_inline};
 
-/// A sanitized description and the flags of what was found in it.
+/// A sanitized description, with a flag for each kind of suspicious content found in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sanitized {
-    /// The text.
+    /// The sanitized text.
     pub text: String,
-    /// The flags, each once.
+    /// Flags of the suspicious content, each once.
     pub flags: Vec<Flag>,
 }
 
 /// Kind of suspicious content that the sanitizer found in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flag {
-    /// Characters without width.
+    /// Invisible characters, such as zero-width ones.
     Hidden,
-    /// Characters that change the reading direction.
+    /// Bidirectional controls, which change the reading direction.
     Bidi,
     /// Characters of the Unicode tag block, which encode invisible text.
     TagBlock,
@@ -64,13 +68,13 @@ impl Flag {
 
 /// Sanitizes a text of another owner or of an unverified sender.
 ///
-/// The result has no hidden characters, `\n` as its only line break, and no character that a model could read as the
-/// start of a tag: `Vec<T>` becomes `Vec&lt;T>`.
+/// The result has no hidden (zero-width) characters and no line break other than `\n`. It also has no character that a
+/// model could read as the start of a tag: `Vec<T>` becomes `Vec&lt;T>`.
 pub fn sanitize(text: &str) -> Cow<'_, str> {
     markup::disarm_all(clean(text))
 }
 
-/// Sanitizes a tool description of a child. A harmless text is returned unchanged.
+/// Sanitizes a tool description of a child (MCP server). A harmless text is returned unchanged.
 pub fn sanitize_description(text: &str) -> Sanitized {
     let mut flags = BTreeSet::new();
     let clean = clean_noting(text, &mut flags);
@@ -78,7 +82,7 @@ pub fn sanitize_description(text: &str) -> Sanitized {
     Sanitized { text, flags: flags.into_iter().collect() }
 }
 
-/// Removes hidden characters, control characters and escape sequences; every line break becomes `\n`.
+/// Removes hidden (zero-width) characters, control characters and escape sequences. Every line break becomes `\n`.
 pub fn clean(text: &str) -> Cow<'_, str> {
     clean_noting(text, &mut BTreeSet::new())
 }
@@ -96,10 +100,12 @@ pub fn reveal(text: &str) -> String {
     shown
 }
 
-/// Escapes everything that a person could misread in a command: the characters of [`reveal`], joiners, unusual spaces, and
-/// look-alikes of ASCII characters. A word that is entirely in another script is unchanged.
+/// Escapes everything that a person could misread in a command.
+///
+/// These are the characters of [`reveal`], joiners, unusual spaces, and look-alikes (homoglyphs) of ASCII characters. A
+/// word that is entirely in another script is unchanged.
 pub fn reveal_command(text: &str) -> String {
-    // Unicode classifies some hidden characters as letters, such as the Hangul fillers.
+    // Some hidden characters, such as the Hangul fillers, are letters according to Unicode.
     let is_part = |c: char| (c.is_alphanumeric() || !c.is_ascii()) && !is_odd_space(c) && !is_hidden(c);
     let mut shown = String::with_capacity(text.len());
     let mut word = String::new();
@@ -134,7 +140,7 @@ pub fn sanitize_value(value: &mut Value) {
     });
 }
 
-/// Sanitizes every string and every key of a child's schema; returns true if anything suspicious was found.
+/// Sanitizes every string and every key of a child's tool schema. Returns true if anything suspicious was found.
 pub fn sanitize_description_value(value: &mut Value) -> bool {
     let mut is_found = false;
     change_texts(value, &mut |text| {
@@ -145,12 +151,12 @@ pub fn sanitize_description_value(value: &mut Value) -> bool {
     is_found
 }
 
-/// True for a character that is invisible, or that moves visible ones.
+/// Returns true for a character that is invisible (zero-width) or changes the order of visible characters.
 pub fn is_hidden(c: char) -> bool {
     flag_of(c).is_some() || is_joiner(c)
 }
 
-/// True for every character that some program treats as a line break.
+/// Returns true for every character that some program treats as a line break.
 pub(crate) fn is_line_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
@@ -173,8 +179,9 @@ fn change_texts(value: &mut Value, change: &mut impl FnMut(&mut String)) {
 
 /// Returns the flag of a character that is removed regardless of its neighbours.
 ///
-/// These are all of general category Cf, all default-ignorable code points, controls and noncharacters. Joiners and the
-/// two variation selectors of emoji depend on their neighbours; see [`clean_pairs`].
+/// Removed are all characters of general category Cf, default-ignorable code points, controls and noncharacters. The
+/// exceptions are joiners and the two variation selectors of emoji, which depend on their neighbours; see
+/// [`clean_pairs`].
 fn flag_of(c: char) -> Option<Flag> {
     Some(match c {
         '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
@@ -218,17 +225,17 @@ fn flag_of(c: char) -> Option<Flag> {
     })
 }
 
-/// True for joiners, which many scripts and emoji need.
+/// Returns true for the zero-width joiners, which many scripts and emoji need.
 fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }
 
-/// True for the selectors that display a symbol as text or as emoji.
+/// Returns true for the selectors that display a symbol as text or as emoji.
 fn is_emoji_selector(c: char) -> bool {
     matches!(c, '\u{fe0e}' | '\u{fe0f}')
 }
 
-/// True for a non-ASCII space, and for a blank character that looks like one.
+/// Returns true for a non-ASCII space, and for a blank character that looks like one.
 fn is_odd_space(c: char) -> bool {
     c == '\u{2800}' || (c.is_whitespace() && !c.is_ascii() && !is_line_break(c))
 }
@@ -240,7 +247,7 @@ fn clean_noting<'t>(text: &'t str, flags: &mut BTreeSet<Flag>) -> Cow<'t, str> {
     Cow::Owned(clean_pairs(&clean_singles(text, flags), flags))
 }
 
-/// Applies the rules that do not depend on neighbouring characters.
+/// Applies the rules for single characters, which do not depend on their neighbours.
 fn clean_singles(text: &str, flags: &mut BTreeSet<Flag>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -250,7 +257,7 @@ fn clean_singles(text: &str, flags: &mut BTreeSet<Flag>) -> String {
             flags.insert(Flag::Escape);
             skip_escape(c, &mut chars);
         } else if c == '\r' && chars.peek() == Some(&'\n') {
-            // The line feed that follows is the line break.
+            // This carriage return is dropped, because the line feed that follows is the line break.
         } else if is_line_break(c) {
             if c != '\n' {
                 flags.insert(Flag::Control);
@@ -267,7 +274,7 @@ fn clean_singles(text: &str, flags: &mut BTreeSet<Flag>) -> String {
 
 /// Removes joiners and emoji selectors whose neighbours do not need them.
 fn clean_pairs(text: &str, flags: &mut BTreeSet<Flag>) -> String {
-    // Angle brackets become `&lt;`, which is ASCII.
+    // An angle bracket is not wide, because it becomes `&lt;`, which is ASCII.
     let is_wide = |c: char| !c.is_ascii() && !is_joiner(c) && !markup::is_angle(c);
     let joins = |c: Option<char>| c.is_some_and(is_wide);
     let mut out = String::with_capacity(text.len());
@@ -289,7 +296,9 @@ fn clean_pairs(text: &str, flags: &mut BTreeSet<Flag>) -> String {
     out
 }
 
-/// True for a symbol that may have an emoji form: neither letter nor digit, or the base of a keycap.
+/// Returns true for a symbol that may have an emoji form.
+///
+/// Such a symbol is neither a letter nor a digit, or it is the base of a keycap.
 fn takes_selector(base: char, next: Option<char>) -> bool {
     match base {
         '0'..='9' | '#' | '*' => next == Some('\u{20e3}'),
@@ -300,14 +309,14 @@ fn takes_selector(base: char, next: Option<char>) -> bool {
     }
 }
 
-/// Skips the rest of an escape sequence. A string without a terminator is kept as text.
+/// Skips the rest of an escape sequence. A control string without a terminator is kept as text.
 fn skip_escape(introducer: char, chars: &mut Peekable<Chars<'_>>) {
-    /// Longer than any legitimate sequence.
+    /// Maximum length of a control string; longer than any legitimate sequence.
     const LONGEST: usize = 4096;
     let kind = match introducer {
         '\u{9b}' => '[',
         '\u{9d}' | '\u{90}' => ']',
-        // A line break ends the line even after an escape.
+        // A line break after an escape character is kept, because it still ends the line.
         _ => match chars.next_if(|c| !is_line_break(*c) && *c != '\u{1b}') {
             Some(kind) => kind,
             None => return,

@@ -1,18 +1,19 @@
 //! Suggestions for misspelled names ("did you mean").
 
-/// Maximum length of compared texts in bytes. The time grows with the product of both lengths, and no name of a tool, an
-/// agent or a setting is longer.
+/// Maximum length of compared texts in bytes.
+///
+/// The time grows with the product of both lengths, and no name of a tool, an agent or a setting is longer.
 const LONGEST: usize = 256;
 
 /// Returns up to three names of `known` that are most similar to `wanted`, best first.
 ///
-/// Only clearly similar names are returned: a wrong suggestion costs more than none. Texts of more than 256 bytes match
-/// nothing: a caller chooses them, and comparing them would block all other requests.
+/// Only clearly similar names are returned, because a wrong suggestion costs more than none. Texts of more than 256
+/// bytes match nothing: a caller chooses them, and comparing them would block all other requests.
 pub fn suggest_similar<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     suggest_from(wanted, &mut known.into_iter())
 }
 
-/// Body of [`suggest_similar`], which is compiled once and not for each iterator.
+/// Implements [`suggest_similar`] without type parameters, so that it is compiled once and not for each iterator.
 fn suggest_from(wanted: &str, known: &mut dyn Iterator<Item = &str>) -> Vec<String> {
     if wanted.len() > LONGEST {
         return Vec::new();
@@ -22,7 +23,7 @@ fn suggest_from(wanted: &str, known: &mut dyn Iterator<Item = &str>) -> Vec<Stri
         .filter(|name| name.len() <= LONGEST)
         .map(|name| {
             let lower = name.to_ascii_lowercase();
-            // One or two letters are contained in many names.
+            // Texts of one or two letters are not compared this way, because many names contain them.
             let contained =
                 wanted.len().min(lower.len()) > 2 && (lower.contains(&wanted) || wanted.contains(&lower));
             let similarity = strsim::jaro_winkler(&wanted, &lower);

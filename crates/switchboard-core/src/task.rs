@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Name of a task: a word, a ticket, a sentence. Names that differ only in ASCII case are the same task.
+/// Name of a task: a word, a ticket or a sentence.
+///
+/// Names that differ only in ASCII case are the same task.
 #[derive(Debug, Clone)]
 pub struct TaskName(String);
 
@@ -16,7 +18,7 @@ pub struct TaskNameError {
 }
 
 impl TaskName {
-    /// Maximum length in characters; anything longer is a description and belongs in a message.
+    /// Maximum length of a task name in characters. A longer text is a description and belongs in a message.
     pub const LONGEST: usize = 200;
 
     /// Validates a text as a task name and trims it.
@@ -40,7 +42,7 @@ impl TaskName {
         &self.0
     }
 
-    /// Returns the lower-case spelling, by which names are compared.
+    /// Returns the lower-case spelling, by which task names are compared.
     pub fn key(&self) -> String {
         self.0.to_ascii_lowercase()
     }

@@ -7,17 +7,18 @@ use crate::{AgentId, Message, Name};
 pub enum Trust {
     /// Written by an agent or the person of this hub or of a linked hub.
     Ours,
-    /// The sender is not verified: a file that any program could have written.
+    /// The sender is not verified: the message is a file that any program could have written.
     Unverified,
     /// Written by another owner, verified or not.
     OtherOwner,
 }
 
 impl Trust {
-    /// Returns the trust level of a message from this sender; `hub` is the other hub that accepted it, if any.
+    /// Returns the trust level of a message from this sender. The argument `hub` is the other hub that accepted it, if
+    /// any.
     ///
-    /// A realm is a swarm, whose members are other owners, unless the message is from the hub of that name: linked hubs have
-    /// one owner.
+    /// A realm is a swarm, whose members are other owners, unless the message is from the hub of that name: linked hubs
+    /// have the same owner.
     pub fn of(from: &AgentId, verified: bool, hub: Option<&Name>) -> Self {
         match &from.realm {
             Some(realm) if hub != Some(realm) => Self::OtherOwner,
@@ -26,7 +27,7 @@ impl Trust {
         }
     }
 
-    /// Returns the warning label for models; `None` for trusted messages.
+    /// Returns the warning label for models, or `None` for trusted messages.
     pub fn label(self) -> Option<&'static str> {
         match self {
             Self::Ours => None,

@@ -7,22 +7,23 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// Tracks the active requests of one connection. Clones share them.
+/// Tracks the active requests of one connection. Clones share the same state.
 ///
-/// A waiting task sleeps until the earliest moment at which its timeout can expire, so that requests do not wake it.
+/// A waiting task sleeps until the earliest moment at which its timeout can expire, so that requests do not wake the
+/// task.
 #[derive(Debug, Clone)]
 pub struct ActivityTracker(Arc<Mutex<ActiveRequests>>);
 
 #[derive(Debug)]
 struct ActiveRequests {
-    /// Start of each request. Numbers increase, so the first entry is the oldest.
+    /// Start of each request by its number. Numbers increase, so the first entry is the oldest request.
     started: BTreeMap<u64, Instant>,
     next: u64,
-    /// When the last request ended. Valid while there is none.
+    /// When the last request ended. Valid only while no request is active.
     idle_since: Instant,
 }
 
-/// Guard of an active request, dropped with the last byte of the response.
+/// Guard of an active request, which is dropped with the last byte of the response.
 #[derive(Debug)]
 pub struct ActiveRequest {
     busy: ActivityTracker,
@@ -45,7 +46,7 @@ impl ActivityTracker {
         ActiveRequest { busy: self.clone(), number }
     }
 
-    /// Waits until there has been no request for `time`.
+    /// Waits until the connection has been idle, without any request, for `time`.
     pub async fn idle_for(&self, time: Duration) {
         self.wait(time, |active| active.started.is_empty().then_some(active.idle_since)).await;
     }
@@ -55,8 +56,9 @@ impl ActivityTracker {
         self.wait(time, |active| active.started.values().next().copied()).await;
     }
 
-    /// Waits until the state that `since` returns the start of has lasted for `time`. A state that has not started
-    /// cannot have lasted before `time` is over.
+    /// Waits until a state has lasted for `time`. The closure `since` returns the start of that state.
+    ///
+    /// A state that has not started cannot have lasted before `time` is over.
     async fn wait(&self, time: Duration, since: impl Fn(&ActiveRequests) -> Option<Instant>) {
         loop {
             let (start, now) = (since(&self.0.lock()), Instant::now());

@@ -1,25 +1,27 @@
-//! Client address from the header of a trusted proxy.
+//! Client address, read from the header of a trusted proxy.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{FORWARDED, HeaderMap, HeaderName};
 
-/// The header has no address where the client's is expected.
+/// Error of a proxy header that has no address where the client's is expected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the last entry of `{header}` is not an IP address: the proxy in front must set it")]
 pub(crate) struct ForwardedError {
     pub(crate) header: HeaderName,
 }
 
-/// True if the value of a header that names clients is a list of addresses; `Forwarded` has a format of its own.
+/// Returns true if the value of this proxy header is a plain list of addresses.
+///
+/// The header `Forwarded` has a format of its own.
 pub fn is_address_list(header: &HeaderName) -> bool {
     *header != FORWARDED
 }
 
-/// Returns the last address in the header, which the proxy added; the ones before it come from the client and can be
-/// spoofed.
+/// Returns the client's address: the last one in the header, which the proxy added.
 ///
-/// A request without the header did not come through the proxy but from this machine, and has the address of `peer`.
+/// The addresses before it come from the client and can be spoofed. A request without the header did not come through
+/// the proxy but from this machine, and has the address of `peer`.
 pub(crate) fn client_address(
     headers: &HeaderMap,
     header: &HeaderName,

@@ -1,12 +1,13 @@
-//! The HTTP listener of all servers: accept loop, connection permits, timeouts, middleware and rate limits.
+//! HTTP listener of all servers: accept loop, connection permits, timeouts, middleware and rate limits.
 //!
 //! [`Server`] serves a router on a bound socket over plain HTTP ([`Plain`]) or behind another [`Handshake`], such as
-//! TLS. MCP uses it on the loopback address; `switchboard-https` adds TLS, HTTP/3, certificates and the egress client.
+//! TLS. MCP uses it on the loopback address. The crate `switchboard-https` adds TLS, HTTP/3, certificates and the
+//! egress client.
 //!
-//! Connections run on the runtime that [`Server::serve`] is polled on: on a single-threaded one, the requests of a
+//! Connections run on the runtime that [`Server::serve`] is polled on. On a single-threaded runtime, the requests of a
 //! client are handled in their order.
 //!
-//! The crate knows nothing of MCP, swarms, certificates or messages.
+//! This crate knows nothing of MCP, swarms, certificates or messages.
 
 mod activity;
 mod forwarded;

@@ -18,11 +18,11 @@ use tower::ServiceExt;
 use crate::activity::{ActiveRequest, ActivityTracker};
 use crate::forwarded;
 
-/// Address of the client; behind a proxy, of the proxy's client. An extension of each request.
+/// Address of the client, as an extension of each request. Behind a proxy, it is the address of the proxy's client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 
-/// The router, and what is added to its requests and responses.
+/// Middleware around a router: the additions to its requests and responses.
 #[derive(Debug)]
 pub struct Middleware {
     /// Routes of the application.
@@ -31,17 +31,17 @@ pub struct Middleware {
     pub proxy_header: Option<HeaderName>,
     /// `Alt-Svc` value that announces HTTP/3.
     pub alt_svc: Option<HeaderValue>,
-    /// Timeout of a complete request body. `None` if the router has its own.
+    /// Timeout of a complete request body. `None` if the router has a timeout of its own.
     pub body_timeout: Option<Duration>,
 }
 
 impl Middleware {
-    /// Adds no middleware to a router, except for [`ClientAddress`].
+    /// Wraps a router without any middleware, except for [`ClientAddress`].
     pub fn plain(router: Router) -> Self {
         Self { router, proxy_header: None, alt_svc: None, body_timeout: None }
     }
 
-    /// Serves a request from `peer`, which counts as an active one of `activity`.
+    /// Serves a request from `peer`, and counts it as an active request in `activity`.
     pub async fn handle<B>(
         &self,
         request: Request<B>,
@@ -82,7 +82,7 @@ impl Middleware {
     }
 }
 
-/// Response body that counts as an active request until it is dropped.
+/// Response body that keeps its request active until the body is dropped.
 struct TrackedBody {
     body: Body,
     _active: ActiveRequest,
@@ -117,11 +117,13 @@ where
     if body.is_end_stream() { Body::empty() } else { Body::new(TimedBody { body, limit, deadline: None }) }
 }
 
-/// Request body with a timeout, against clients that send a byte a minute (slowloris).
+/// Request body with a timeout, against clients that send only a byte a minute (slowloris).
 struct TimedBody<B> {
     body: B,
     limit: Duration,
-    /// Starts when the body is first awaited. Most bodies arrive with their header and need no timer.
+    /// Timer that starts when the body is first awaited.
+    ///
+    /// Most bodies arrive together with their header and need no timer.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 

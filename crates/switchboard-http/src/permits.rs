@@ -6,21 +6,23 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Permits for connections. There is no queue: a connection beyond the limits is closed.
+/// Permits for connections. There is no queue: a connection beyond the limits is closed at once.
 #[doc(alias = "connection limit")]
 #[doc(alias = "semaphore")]
 #[derive(Debug, Clone)]
 pub struct ConnectionPermits {
     usage: Arc<Mutex<Usage>>,
     limit: usize,
-    /// `None` if all connections come from one proxy.
+    /// Maximum number of connections per client. `None` if all connections come from one proxy.
     limit_per_client: Option<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Usage {
     all: usize,
-    /// Has an entry only for clients with a connection, so the connection limit bounds it.
+    /// Number of connections of each client.
+    ///
+    /// Only clients with a connection have an entry, so the connection limit bounds the size of the map.
     by_client: HashMap<IpAddr, usize>,
 }
 
@@ -32,12 +34,12 @@ pub struct Permit {
 }
 
 impl ConnectionPermits {
-    /// Creates permits for `limit` connections, and `limit_per_client` of each client.
+    /// Creates permits for `limit` connections in total and `limit_per_client` connections of each client.
     pub fn new(limit: usize, limit_per_client: Option<usize>) -> Self {
         Self { usage: Arc::default(), limit, limit_per_client }
     }
 
-    /// Acquires a permit for a connection from `address`; `None` at the limit.
+    /// Acquires a permit for a connection from `address`. Returns `None` at the limit.
     pub fn acquire(&self, address: IpAddr) -> Option<Permit> {
         let client = client(address);
         let mut usage = self.usage.lock();
@@ -64,7 +66,10 @@ impl Drop for Permit {
     }
 }
 
-/// Returns the key of a client: an IPv6 client has at least 64 bits of addresses to itself.
+/// Returns the key under which a client's connections are counted.
+///
+/// An IPv6 client has at least 64 bits of addresses to itself, so all addresses with the same upper 64 bits are one
+/// client.
 fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),

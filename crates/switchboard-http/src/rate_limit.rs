@@ -1,4 +1,4 @@
-//! Rate limiter (throttle): a token bucket (GCRA) of the `governor` crate, on tokio's clock.
+//! Rate limiter (throttle): a token bucket (GCRA) from the `governor` crate, on Tokio's clock.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter as Governor};
 use tokio::time::Instant;
 
-/// Rate limiter with a burst, shared by all callers.
+/// Rate limiter with a burst, which all callers share.
 ///
 /// It never waits: a caller beyond the limit is told when to retry.
 #[doc(alias = "token bucket")]
@@ -21,10 +21,12 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// Allows `burst` calls at once, and one more after each `refill_interval`. Values of zero count as the smallest ones.
+    /// Creates a limiter for `burst` calls at once, and one more after each `refill_interval`.
+    ///
+    /// A value of zero counts as the smallest valid one.
     pub fn new(burst: u32, refill_interval: Duration) -> Self {
         let burst = NonZeroU32::new(burst).unwrap_or(NonZeroU32::MIN);
-        // `governor` counts in 64 bits of nanoseconds, also the time until the bucket is full.
+        // `governor` counts nanoseconds in 64 bits, including the time until the bucket is full.
         let longest = Duration::from_nanos(u64::MAX / 4 / u64::from(burst.get()));
         let interval = refill_interval.clamp(Duration::from_nanos(1), longest);
         let quota =
@@ -32,7 +34,7 @@ impl RateLimiter {
         Self { governor: Governor::direct_with_clock(quota, TokioClock { start: Instant::now() }) }
     }
 
-    /// Takes a token; fails with the time until there is one.
+    /// Takes a token. Fails with the time until the next token is available.
     pub fn acquire(&self) -> Result<(), Duration> {
         let now = self.governor.clock().now();
         self.governor.check().map_err(|rejected| rejected.earliest_possible().duration_since(now).into())

@@ -25,15 +25,18 @@ use crate::activity::ActivityTracker;
 use crate::middleware::Middleware;
 use crate::permits::ConnectionPermits;
 
-/// HTTP/2 keep-alive interval and timeout, after which a dead client's connection is closed.
+/// Interval of HTTP/2 keep-alive pings.
+///
+/// The connection of a dead client is closed after [`PING_TIMEOUT`] without an answer.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Read buffer of an HTTP/1.1 connection, unless a header may be larger. Holds a pipelined request while the previous
-/// one is answered; bodies are streamed.
+/// Size of the read buffer of an HTTP/1.1 connection, unless a header may be larger.
+///
+/// The buffer holds a pipelined request while the previous one is answered. Bodies are streamed.
 const READ_BUFFER: usize = 64 * 1024;
 
-/// HTTP version of a connection, as its handshake has negotiated.
+/// HTTP version of a connection, as negotiated in its handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpVersion {
     /// HTTP/1.0 or HTTP/1.1.
@@ -47,7 +50,7 @@ pub trait Handshake: Send + Sync + 'static {
     /// Stream after the handshake.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Performs the handshake; `None` if no requests follow it.
+    /// Performs the handshake. Returns `None` if no requests follow.
     fn accept(
         &self,
         stream: WriteTimeout,
@@ -66,24 +69,24 @@ impl Handshake for Plain {
     }
 }
 
-/// Limits and timeouts of a connection.
+/// Limits and timeouts of each connection.
 #[derive(Debug, Clone)]
 pub struct ConnectionLimits {
     /// Maximum size of a request header in bytes.
     pub header_bytes: usize,
-    /// Maximum of concurrent requests per connection; HTTP/1.1 has one.
+    /// Maximum number of concurrent requests per connection. HTTP/1.1 always has one.
     pub requests_per_connection: u32,
     /// Timeout of the handshake.
     pub handshake_timeout: Duration,
     /// Timeout of a request header; also the idle timeout of HTTP/1.1 connections.
     pub header_timeout: Duration,
-    /// Timeout of a write that the client does not read.
+    /// Timeout of a write that is blocked because the client does not read.
     pub write_timeout: Duration,
     /// Timeout of a request, from its header to the last byte of the response. `None` for servers with event streams.
     pub request_timeout: Option<Duration>,
     /// Idle timeout of HTTP/2 connections.
     pub idle_timeout: Option<Duration>,
-    /// How long responses in flight may take after the shutdown.
+    /// Grace period for responses in flight after the shutdown has started.
     pub shutdown_grace: Duration,
 }
 
@@ -94,16 +97,16 @@ pub struct Server {
     pub middleware: Arc<Middleware>,
     /// Limits and timeouts of each connection.
     pub limits: ConnectionLimits,
-    /// Connection limit.
+    /// Permits that enforce the connection limit.
     pub permits: ConnectionPermits,
-    /// Complete response to a plain HTTP connection beyond the limit; without it, the connection is just closed.
+    /// Complete response to a plain HTTP connection beyond the limit. Without one, the connection is just closed.
     pub rejection: Option<Bytes>,
-    /// Starts the shutdown.
+    /// Token whose cancellation starts the shutdown.
     pub closing: CancellationToken,
 }
 
 impl Server {
-    /// Serves connections until `closing`, then shuts the remaining ones down.
+    /// Serves connections until `closing` is cancelled, then shuts the remaining ones down.
     pub async fn serve<H: Handshake>(self: Arc<Self>, handshake: H, socket: TcpListener) {
         let handshake = Arc::new(handshake);
         let mut connections = JoinSet::new();
@@ -144,11 +147,11 @@ impl Server {
 
     /// Rejects a connection beyond the limit.
     ///
-    /// Before a TLS handshake a client cannot read a response, and a handshake would cost what the limit is meant to save.
+    /// Before a TLS handshake a client cannot read a response. A handshake would cost what the limit is meant to save.
     fn reject(&self, stream: &TcpStream, client: IpAddr) {
         tracing::debug!(%client, "too many connections: closed one");
         if let Some(response) = &self.rejection {
-            // Writes as much as fits without blocking, which on a new connection is all of it.
+            // The call writes as much as fits without blocking, which on a new connection is all of it.
             let _ = stream.try_write(response);
         }
     }
@@ -228,7 +231,7 @@ impl Server {
     }
 }
 
-/// Waits for a timeout of a connection; for ever if there is none.
+/// Waits until a timeout of a connection expires. Waits for ever if there is no timeout.
 async fn expiry<'a, F: Future<Output = ()>>(
     activity: Option<&'a ActivityTracker>,
     limit: Option<Duration>,
@@ -240,7 +243,7 @@ async fn expiry<'a, F: Future<Output = ()>>(
     }
 }
 
-/// Logs a task that panicked: a bug of ours or of a handler, which closed one connection.
+/// Logs a task that panicked. The panic is a bug of ours or of a handler, and closed one connection.
 pub fn log_panic(joined: Result<(), JoinError>) {
     if let Err(error) = joined
         && error.is_panic()

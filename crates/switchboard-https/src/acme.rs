@@ -21,11 +21,14 @@ use crate::error::Error;
 use crate::host;
 use crate::settings::Acme;
 
-/// Upper bound of the retry backoff. At renewal time the old certificate is valid for another third of its lifetime, so
-/// there is time, but a server that has recovered should be noticed the same day.
+/// Maximum retry backoff.
+///
+/// At renewal time, the old certificate is still valid for another third of its lifetime, so retries are not urgent. A
+/// server that has recovered should still be noticed on the same day.
 const MAX_RETRY_DELAY: Duration = Duration::from_hours(6);
 
-/// How often the renewal time is checked. Machines suspend and clocks are set, so one long sleep would miss it.
+/// Interval at which the renewal time is checked. Machines suspend and clocks change, so one long sleep would miss that
+/// time.
 const CHECK_INTERVAL: Duration = Duration::from_mins(10);
 
 /// Timeout of one attempt. Servers validate names from several locations, which takes a minute at most.
@@ -76,7 +79,7 @@ impl Issuer {
         Ok(stored.filter(|loaded| self.clock.now() < loaded.certificate.not_after))
     }
 
-    /// Obtains a certificate if there is none, and renews it after two thirds of its lifetime, until `closing`.
+    /// Obtains a certificate if there is none and renews it after two thirds of its lifetime, until `closing`.
     pub(crate) async fn run_renewal(self, current: Arc<CurrentCertificate>, closing: CancellationToken) {
         let renewal = async {
             let mut failures = 0;
@@ -134,7 +137,7 @@ impl Issuer {
     }
 }
 
-/// Returns when a certificate is due for renewal: after two thirds of its lifetime, as public CAs advise.
+/// Returns the time at which a certificate is due for renewal: after two thirds of its lifetime, as public CAs advise.
 fn renewal_time(certificate: &Certificate) -> Timestamp {
     let life = certificate.not_after.duration_since(certificate.not_before);
     let two_thirds = SignedDuration::from_nanos_i128(life.as_nanos() * 2 / 3);
@@ -145,7 +148,8 @@ fn log_failure(error: &(dyn std::error::Error + 'static), retry_delay: Duration)
     tracing::warn!(error, seconds = retry_delay.as_secs(), "cannot obtain a certificate by ACME; will retry");
 }
 
-/// Returns the exponential backoff after `failures` failures in a row. Jitter keeps many hubs from retrying at once.
+/// Returns the exponential backoff after `failures` consecutive failures. Jitter keeps many hubs from retrying at the
+/// same time.
 fn retry_delay(settings: &Acme, failures: u32) -> Duration {
     let doubled = settings.first_retry.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));
     doubled.min(MAX_RETRY_DELAY).mul_f64(0.9 + 0.2 * fastrand::f64())

@@ -1,4 +1,4 @@
-//! The listener's current certificate, and reading certificates from PEM.
+//! The listener's current certificate, and loading of certificates from PEM.
 
 use std::io;
 use std::path::Path;
@@ -18,17 +18,17 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use crate::error::Error;
 use crate::trust;
 
-/// Maximum file size: the CA bundles of systems have about 200 KiB.
+/// Maximum file size. The CA bundles of operating systems have about 200 KiB.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// Fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
-    /// Host names and IP addresses that it is valid for.
+    /// Host names and IP addresses that the certificate is valid for.
     pub names: Vec<String>,
-    /// Start of its validity.
+    /// Start of the certificate's validity.
     pub not_before: Timestamp,
-    /// End of its validity.
+    /// End of the certificate's validity.
     pub not_after: Timestamp,
     /// Serial number in hexadecimal.
     pub serial: String,
@@ -49,7 +49,7 @@ pub(crate) struct CurrentCertificate {
 }
 
 impl CurrentCertificate {
-    /// Creates an empty slot: handshakes fail until there is a certificate.
+    /// Creates an empty slot. Handshakes fail until it holds a certificate.
     pub(crate) fn empty() -> Arc<Self> {
         Arc::new(Self { key: RwLock::default(), info: watch::Sender::new(None) })
     }
@@ -67,7 +67,9 @@ impl CurrentCertificate {
 }
 
 impl ResolvesServerCert for CurrentCertificate {
-    /// Returns the one certificate for any SNI name: a client may connect by an IP address, or by a name of a proxy.
+    /// Returns the same certificate for any SNI name.
+    ///
+    /// A client may connect by an IP address, or by the name of a proxy.
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.key.read().clone()
     }

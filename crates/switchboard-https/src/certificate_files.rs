@@ -27,7 +27,7 @@ pub(crate) struct CertificateFiles {
     pub(crate) key: PathBuf,
 }
 
-/// Detects changes of the two files. Times are compared for equality only, never ordered.
+/// Fingerprint of the two files, used to detect changes. Times are compared for equality only, never ordered.
 type Fingerprint = [Option<(u64, u64, i64, i64, i64, i64)>; 2];
 
 impl CertificateFiles {
@@ -45,8 +45,10 @@ impl CertificateFiles {
         })
     }
 
-    /// Polls both files and reloads them after a change, until `closing`. An unusable certificate is logged once and
-    /// the previous one stays: of two files, one is always written first.
+    /// Polls both files and reloads them after a change, until `closing`.
+    ///
+    /// An unusable certificate is logged once, and the previous certificate stays in use: one of the two files is
+    /// always written first, so the pair may not match for a moment.
     pub(crate) async fn watch(
         self,
         current: Arc<CurrentCertificate>,
@@ -66,7 +68,8 @@ impl CertificateFiles {
             let files = self.clone();
             let before = last;
             let reading = tokio::task::spawn_blocking(move || {
-                // Taken before the files are read: a change during the read shows at the next poll.
+                // The fingerprint is taken before the files are read, so that a change during the read is detected at
+                // the next poll.
                 let fingerprint = files.fingerprint();
                 (Some(fingerprint) != before).then(|| (fingerprint, files.load()))
             });
@@ -101,7 +104,8 @@ impl CertificateFiles {
         }
     }
 
-    /// Returns the metadata of both files. Follows symbolic links: a renewal may change only their targets.
+    /// Returns the fingerprint of both files. Symbolic links are followed, because a renewal may change only their
+    /// targets.
     fn fingerprint(&self) -> Fingerprint {
         [&self.cert, &self.key].map(|path| {
             let stat = std::fs::metadata(path).ok()?;
@@ -110,8 +114,9 @@ impl CertificateFiles {
     }
 }
 
-/// Rejects a key that other users may read. The group may read a key of root: systems share keys with a few services in
-/// this way.
+/// Rejects a key file that other users may read.
+///
+/// The group may read a key that root owns, because systems share keys with a few services in this way.
 fn check_permissions(path: &Path) -> Result<(), Error> {
     let stat = match std::fs::metadata(path) {
         Ok(stat) => stat,

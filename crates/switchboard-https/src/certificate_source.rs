@@ -20,18 +20,18 @@ use crate::settings::{Challenge, ListenLimits, Mode, Settings};
 /// ALPN protocol of TLS-ALPN-01 challenges (RFC 8737).
 pub(crate) const ACME_TLS: &[u8; 10] = b"acme-tls/1";
 
-/// A validated [`Mode`] with its resources. No task runs yet.
+/// A validated [`Mode`] with its resources, before any task is started.
 pub(crate) enum CertificateSource {
-    /// A proxy terminates TLS and names its client in this header.
+    /// A proxy terminates TLS and reports its client's address in this header.
     Proxy(HeaderName),
-    /// Certificate and key in two files.
+    /// Certificate and key come from two files.
     Files(CertificateFiles),
-    /// ACME, with the socket for HTTP-01 challenges if those are chosen.
+    /// ACME, with the socket for HTTP-01 challenges if this challenge type is chosen.
     Acme(Box<Issuer>, Option<TcpListener>),
 }
 
 impl CertificateSource {
-    /// Validates the settings and loads a certificate that is already there.
+    /// Validates the settings and loads the certificate if there already is one.
     pub(crate) async fn prepare(settings: &Settings, current: &CurrentCertificate) -> Result<Self, Error> {
         match &settings.mode {
             Mode::BehindProxy { header } => {
@@ -113,7 +113,7 @@ fn check_proxy(settings: &Settings, proxy_header: &HeaderName) -> Result<(), Err
     Ok(())
 }
 
-/// Creates the server for HTTP-01 challenges: plain HTTP, open to everyone, with the same limits.
+/// Creates the server for HTTP-01 challenges. It serves plain HTTP to everyone, with the same limits as the listener.
 fn challenge_server(router: Router, limits: &ListenLimits, closing: CancellationToken) -> Arc<Server> {
     Arc::new(Server {
         middleware: Arc::new(Middleware {

@@ -34,14 +34,16 @@ use crate::error::Error;
 use crate::settings::{ClientSettings, Limits};
 use crate::trust;
 
-/// How long an unused connection stays in the pool. Less than the 30 s after which our own listener closes it.
+/// How long an idle connection stays in the pool. This is less than the 30 s after which our own listener closes idle
+/// connections.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Maximum of idle connections per host: calls come in bursts of a few.
+/// Maximum number of idle connections per host. Calls come in bursts of a few.
 const POOL_IDLE_PER_HOST: usize = 4;
 
-/// HTTP/2 keep-alive interval and timeout. Without it, calls would use a dead connection until TCP gives up after a
-/// quarter of an hour.
+/// Interval and timeout of HTTP/2 keep-alive pings.
+///
+/// Without pings, calls would use a dead connection until TCP gives up after a quarter of an hour.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -53,10 +55,10 @@ pub struct Client {
     permits: Arc<CallPermits>,
 }
 
-/// Response of the server, whatever its status.
+/// Response of the server, with any status.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// Status; redirects are returned, not followed.
+    /// HTTP status. Redirects are returned and not followed.
     pub status: StatusCode,
     /// HTTP version of the connection.
     pub version: Version,
@@ -64,7 +66,7 @@ pub struct Response {
     pub headers: HeaderMap,
     /// Complete body.
     pub body: Bytes,
-    /// Server's clock from the `Date` header, if valid.
+    /// The server's clock, from the `Date` header if that is valid.
     pub date: Option<Timestamp>,
 }
 
@@ -83,7 +85,8 @@ impl Client {
             .https_only(true)
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
-            // Other crates may enable these features; a small response must not be decompressed into a large one here.
+            // Other crates may enable decompression in `reqwest`, but a small response must not be decompressed into a
+            // large one here.
             .no_gzip()
             .no_brotli()
             .no_zstd()
@@ -150,7 +153,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Reads a response to its end; fails if its body has more than `limit` bytes.
+/// Reads a response to its end. Fails if the body has more than `limit` bytes.
 async fn read_response(host: &str, mut response: reqwest::Response, limit: usize) -> Result<Response, Error> {
     let too_large = || Error::TooLarge { host: host.to_owned(), limit };
     if response.content_length().is_some_and(|length| length > limit as u64) {
@@ -173,13 +176,13 @@ async fn read_response(host: &str, mut response: reqwest::Response, limit: usize
     })
 }
 
-/// Parses the `Date` header. An invalid one counts as none.
+/// Parses the `Date` header. An invalid header counts as none.
 fn parse_date(headers: &HeaderMap) -> Option<Timestamp> {
     let text = headers.get(DATE)?.to_str().ok()?;
     rfc2822::parse(text).ok().map(|zoned| zoned.timestamp())
 }
 
-/// Converts an error of `reqwest`, in which an error of [`Resolver`] is wrapped.
+/// Converts an error of `reqwest`, which may wrap an error of [`Resolver`].
 fn call_error(host: &str, error: reqwest::Error) -> Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(current) = cause {

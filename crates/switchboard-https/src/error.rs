@@ -20,7 +20,7 @@ pub enum Error {
         /// Error of the system.
         source: io::Error,
     },
-    /// Plain HTTP would be served on an address other than loopback.
+    /// The address for plain HTTP is not a loopback address.
     #[error(
         "{address} is not a loopback address: behind a proxy the listener speaks plain HTTP and trusts a header; \
          listen on 127.0.0.1 or ::1"
@@ -32,7 +32,7 @@ pub enum Error {
     /// HTTP/3 was enabled without TLS.
     #[error("`http3` requires TLS on this listener: disable it, or let the proxy serve HTTP/3")]
     Http3BehindProxy,
-    /// The trusted header has a format other than a list of addresses.
+    /// The configured header is not known to contain a list of client addresses.
     #[error("`{header}` is not a list of addresses; let the proxy set `x-forwarded-for` or `x-real-ip`")]
     BadHeader {
         /// The header.
@@ -54,7 +54,7 @@ pub enum Error {
     BadPem {
         /// Purpose of the file.
         what: &'static str,
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
         /// Expected PEM block.
         expected: &'static str,
@@ -62,9 +62,9 @@ pub enum Error {
     /// Other users may read the private key.
     #[error("{} can be read or written by others (mode {mode:03o}): chmod 600 {0}", .path.display())]
     OpenKey {
-        /// Its path.
+        /// Path of the key file.
         path: PathBuf,
-        /// Its permissions.
+        /// Permissions of the key file.
         mode: u32,
     },
     /// Certificate and key do not match.
@@ -78,7 +78,7 @@ pub enum Error {
     /// A certificate, key or CRL is unusable.
     #[error("{what} cannot be used")]
     Unusable {
-        /// Which one.
+        /// Name of the unusable object.
         what: &'static str,
         /// Error of the TLS library.
         source: rustls::Error,
@@ -134,7 +134,7 @@ pub enum Error {
     /// A certificate or a signing request could not be created.
     #[error("cannot create a certificate or a signing request")]
     Rcgen(#[from] rcgen::Error),
-    /// An entry of the allow-list is no network, address or host name.
+    /// An entry of the allow-list is not a network, an address or a host name.
     #[error("invalid allow-list entry `{}`: write a network (10.0.0.0/8), an address or a host name", .entry.escape_debug())]
     BadAllowed {
         /// Entry from the settings.
@@ -146,9 +146,9 @@ pub enum Error {
     /// The egress policy rejects the URL.
     #[error("{url} is blocked: {reason}")]
     BadUrl {
-        /// URL without its query.
+        /// The URL, redacted: without query, fragment and password.
         url: String,
-        /// Reason.
+        /// Reason for the rejection.
         reason: &'static str,
     },
     /// The address is private or special (SSRF protection).
@@ -156,7 +156,7 @@ pub enum Error {
     Forbidden {
         /// Host of the URL.
         host: String,
-        /// Its address.
+        /// The rejected address.
         address: IpAddr,
         /// Special-purpose range of the address.
         range: &'static str,
@@ -169,7 +169,7 @@ pub enum Error {
         /// Error of the system.
         source: io::Error,
     },
-    /// The connection failed, its certificate is not trusted, or it broke.
+    /// The call failed: no connection, an untrusted certificate, or a connection that broke.
     #[error("the call to {host} failed")]
     Failed {
         /// The host.
@@ -182,7 +182,7 @@ pub enum Error {
     TimedOut {
         /// The host.
         host: String,
-        /// Its timeout.
+        /// Timeout of the call.
         limit: Duration,
     },
     /// The response body exceeds the caller's limit.
@@ -196,7 +196,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if a retry can succeed without a change of settings or URL.
+    /// Returns true if a retry can succeed without a change of settings or URL.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Unknown { .. } | Self::Failed { .. } | Self::TimedOut { .. })
     }

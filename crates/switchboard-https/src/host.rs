@@ -5,7 +5,7 @@ pub(crate) fn canonical(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
-/// True if a text is a host name. A name whose last label is a number is meant as an address.
+/// Returns true if a text is a host name. A text whose last label is a number is meant as an IP address.
 pub(crate) fn is_host_name(text: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())

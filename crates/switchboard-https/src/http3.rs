@@ -29,7 +29,7 @@ use crate::settings::ListenLimits;
 /// ALPN protocol of HTTP/3.
 pub(crate) const H3: &[u8] = b"h3";
 
-/// Maximum of concurrent unidirectional streams: HTTP/3 needs three, and clients open one more as GREASE.
+/// Maximum number of concurrent unidirectional streams. HTTP/3 needs three, and clients open one more as GREASE.
 const MAX_UNI_STREAMS: u8 = 8;
 
 /// Receive window of a stream: enough for a request without a stall.
@@ -88,8 +88,8 @@ pub(crate) async fn serve(server: Arc<Server>, limits: ListenLimits, endpoint: E
             incoming = endpoint.accept() => incoming,
         };
         let Some(incoming) = incoming else { break };
-        // The source address of a UDP packet can be spoofed; permits are only for clients that receive at their
-        // address.
+        // The source address of a UDP packet can be spoofed, so permits are only for clients that have proved that they
+        // receive packets at their address.
         if !incoming.remote_address_validated() {
             if let Err(error) = incoming.retry() {
                 error.into_incoming().refuse();
@@ -118,11 +118,11 @@ pub(crate) async fn serve(server: Arc<Server>, limits: ListenLimits, endpoint: E
     }
     connections.shutdown().await;
     endpoint.close(VarInt::from_u32(0), b"");
-    // Sends the close to clients, and does not wait for those that are unreachable.
+    // The endpoint sends the close to its clients, but does not wait for unreachable ones.
     let _ = timeout(DRAIN_TIME, endpoint.wait_idle()).await;
 }
 
-/// Serves the requests of one connection.
+/// Serves the requests of one HTTP/3 connection.
 async fn connection(
     server: Arc<Server>,
     limits: Arc<ListenLimits>,
@@ -134,7 +134,7 @@ async fn connection(
     let mut http =
         h3::server::builder().max_field_section_size(limits.head as u64).build::<_, Bytes>(metered).await?;
     let activity = ActivityTracker::new();
-    // Bounded by the number of streams, which the transport limits.
+    // The set is bounded, because the transport limits the number of streams.
     let mut requests = JoinSet::new();
     loop {
         let resolver = tokio::select! {
@@ -152,7 +152,7 @@ async fn connection(
         // QUIC connections can migrate, so each request has its own peer address.
         let peer = quic.remote_address().ip();
         requests.spawn(async move {
-            // Counts the request while its header is received, which has a timeout of its own.
+            // The request counts as active while its header is received, because that phase has a timeout of its own.
             let _active = activity.track_request();
             let answering = async {
                 let (request, stream) = timeout(limits.header_timeout, resolver.resolve_request()).await??;
@@ -177,13 +177,13 @@ async fn connection(
         log_panic(joined);
     }
     if has_answers {
-        // The last frames may not have been sent yet, and would be lost with the connection.
+        // The last frames may not have been sent yet, and would be lost if the connection were dropped now.
         let _ = timeout(DRAIN_TIME, quic.closed()).await;
     }
     Ok(())
 }
 
-/// Serves one request.
+/// Serves one HTTP/3 request.
 async fn respond(
     server: &Server,
     request: Request<()>,
@@ -224,8 +224,9 @@ struct ResponseStream {
 }
 
 impl Drop for ResponseStream {
-    /// Resets an incomplete stream. A stream that is dropped looks finished, and the client would accept a truncated
-    /// response as complete.
+    /// Resets an incomplete stream.
+    ///
+    /// A dropped stream looks finished to the client, which would accept a truncated response as complete.
     fn drop(&mut self) {
         if !self.is_complete {
             self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
@@ -237,13 +238,15 @@ impl Drop for ResponseStream {
 struct RequestBody {
     stream: RequestStream<metered::MeteredRecv, Bytes>,
     meter: Arc<metered::Meter>,
-    /// Remaining bytes by `Content-Length`, if there is one. h3 does not check it (RFC 9114 section 4.1.2 requires it).
+    /// Number of body bytes that `Content-Length` still announces, if there is one.
+    ///
+    /// RFC 9114 section 4.1.2 requires a check of this header, which h3 does not perform.
     remaining: Option<u64>,
     is_finished: bool,
 }
 
 impl RequestBody {
-    /// Counts received data; fails if the body is longer or shorter than `Content-Length`.
+    /// Counts received data. Fails if the body is longer or shorter than `Content-Length`.
     fn check_length(&mut self, data: Option<&Bytes>) -> Result<(), axum::BoxError> {
         let (Some(remaining), came) = (self.remaining, data.map_or(0, Bytes::len) as u64) else {
             return Ok(());

@@ -1,9 +1,9 @@
 //! HTTPS in both directions: the public listener (on `switchboard-http`) and the egress client.
 //!
 //! [`listen`] serves a router on one public address over HTTP/1.1, HTTP/2 and, if enabled, HTTP/3. The certificate
-//! comes from files or by ACME (RFC 8555); or a proxy terminates TLS, and the listener speaks plain HTTP on the
-//! loopback address. [`Client`] calls untrusted `https` URLs: it connects only to addresses that pass the SSRF check,
-//! and bounds each response.
+//! comes from files or from ACME (RFC 8555). Alternatively, a proxy terminates TLS, and the listener speaks plain HTTP
+//! on the loopback address. [`Client`] calls untrusted `https` URLs: it connects only to addresses that pass the SSRF
+//! check, and bounds each response.
 //!
 //! The crate knows nothing of swarms, agents or messages; those belong to the router.
 

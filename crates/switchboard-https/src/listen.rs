@@ -1,4 +1,4 @@
-//! Starts the listener for a router on one public address.
+//! Start of the listener for a router on one public address.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,22 +34,26 @@ impl ListenerHandle {
         self.address
     }
 
-    /// Subscribes to the current certificate. `None` until ACME has obtained the first one, and always behind a proxy.
+    /// Subscribes to the current certificate.
+    ///
+    /// The value is `None` until ACME has obtained the first certificate, and always `None` behind a proxy.
     pub fn certificate(&self) -> watch::Receiver<Option<Certificate>> {
         self.certificate.clone()
     }
 
-    /// Waits until all tasks have ended after the shutdown: the shutdown grace at most, and a quarter of a second more
-    /// with HTTP/3.
+    /// Waits until all tasks have ended after the shutdown.
+    ///
+    /// This takes at most the shutdown grace, and with HTTP/3 a quarter of a second more.
     pub async fn finished(&self) {
         self.tasks.wait().await;
     }
 }
 
-/// Serves `app` on the address of the settings until `shutdown`.
+/// Serves `app` on the configured address until `shutdown`.
 ///
 /// Returns when clients can connect, or with the first error of the settings or the certificate files. An ACME
-/// certificate is obtained afterwards, with retries, because the ACME server has to reach this listener for it.
+/// certificate is obtained afterwards, with retries, because the ACME server has to reach this listener to validate the
+/// names.
 ///
 /// Each request has the extension [`ClientAddress`](switchboard_http::ClientAddress).
 pub async fn listen(
@@ -103,7 +107,7 @@ pub async fn listen(
     Ok(ListenerHandle { address, certificate: current.watch(), tasks })
 }
 
-/// Binds a TCP port; returns the socket and its actual address.
+/// Binds a TCP port. Returns the socket and its actual address.
 pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
     let failed = |source| Error::Bind { address, protocol: "TCP", source };
     let socket = TcpListener::bind(address).await.map_err(failed)?;
@@ -111,7 +115,7 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr
     Ok((socket, address))
 }
 
-/// Builds the TLS server configuration for these ALPN protocols, in order of preference.
+/// Builds the TLS server configuration with these ALPN protocols in order of preference.
 pub(crate) fn tls_config(
     certificates: Arc<dyn ResolvesServerCert>,
     protocols: &[&[u8]],

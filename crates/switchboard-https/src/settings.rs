@@ -11,15 +11,16 @@ use switchboard_sys::clock::Clock;
 /// Settings of a listener.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Address to bind; port 0 means any free port, `[::]` all addresses of both families where the system has both.
+    /// Address to bind. Port 0 means any free port; `[::]` means all addresses, of both families where the system
+    /// supports both.
     pub address: SocketAddr,
     /// Source of the certificate.
     pub mode: Mode,
-    /// True if HTTP/3 is served too, on the UDP port of the same number.
+    /// True if HTTP/3 is also served, on the UDP port with the same number.
     pub http3: bool,
     /// Limits per client and in total.
     pub limits: ListenLimits,
-    /// How often certificate files are checked for changes.
+    /// Interval at which the certificate files are polled for changes.
     pub poll_interval: Duration,
     /// Clock for certificate expiry.
     pub clock: Clock,
@@ -28,19 +29,20 @@ pub struct Settings {
 /// Source of a listener's certificate.
 #[derive(Debug, Clone)]
 pub enum Mode {
-    /// Files that another program renews; they are reloaded after a change.
+    /// Certificate files that another program renews. They are reloaded after a change.
     Files {
-        /// Certificate chain in PEM, the listener's own certificate first.
+        /// Certificate chain in PEM, starting with the listener's own certificate.
         cert: PathBuf,
         /// Private key in PEM, which only its owner may read.
         key: PathBuf,
     },
-    /// Obtained by ACME.
+    /// The certificate is obtained by ACME.
     Acme(Acme),
     /// A proxy terminates TLS; the listener speaks plain HTTP on the loopback address.
     BehindProxy {
-        /// Header in which the proxy names its client, such as `x-forwarded-for`. Its last address is used: the client
-        /// can spoof the ones before it.
+        /// Header in which the proxy reports its client's address, such as `x-forwarded-for`.
+        ///
+        /// The last address in the header is used, because the client can spoof the ones before.
         header: HeaderName,
     },
 }
@@ -50,30 +52,30 @@ pub enum Mode {
 pub struct Acme {
     /// URL of the server's directory.
     pub directory: String,
-    /// Additional CAs for the ACME server's own certificate, in PEM.
+    /// File with additional CAs for the ACME server's own certificate, in PEM.
     pub ca_file: Option<PathBuf>,
     /// Host names for the certificate.
     pub names: Vec<String>,
-    /// Contacts for the server as `mailto:` URLs; may be empty.
+    /// Contact `mailto:` URLs for the ACME server. The list may be empty.
     pub contact: Vec<String>,
-    /// True if the owner agrees to the server's terms of service. Otherwise nothing is requested.
+    /// True if the owner agrees to the server's terms of service. Otherwise no certificate is requested.
     pub terms_agreed: bool,
     /// Challenge type.
     pub challenge: Challenge,
-    /// Folder for the account and the certificate; created if it is missing.
+    /// Folder for the account and the certificate, which is created if it is missing.
     pub store: PathBuf,
-    /// Delay after the first failure; doubles with each further failure, up to six hours.
+    /// Retry backoff after the first failure. It doubles with each further failure, up to six hours.
     pub first_retry: Duration,
 }
 
-/// ACME challenge type: how control of the names is proven.
+/// ACME challenge type, that is, how control of the names is proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
-    /// TLS-ALPN-01 (RFC 8737), on the listener itself, which the server reaches on port 443.
+    /// TLS-ALPN-01 (RFC 8737) on the listener itself, which the server must reach on port 443.
     TlsAlpn,
-    /// HTTP-01, over plain HTTP, which the server requests on port 80.
+    /// HTTP-01 over plain HTTP, which the server requests on port 80.
     Http {
-        /// Address to serve the challenges on, and nothing else.
+        /// Address on which the challenges are served, and nothing else.
         address: SocketAddr,
     },
 }
@@ -81,24 +83,26 @@ pub enum Challenge {
 /// Limits and timeouts of a listener.
 #[derive(Debug, Clone)]
 pub struct ListenLimits {
-    /// Maximum of connections. Further ones are closed without a response.
+    /// Maximum number of connections. Further connections are closed without a response.
     pub connections: usize,
-    /// Maximum of connections from one IPv4 address or IPv6 /64 network. Not applied behind a proxy.
+    /// Maximum number of connections from one IPv4 address or IPv6 /64 network. This limit is not applied behind a
+    /// proxy.
     pub connections_per_client: usize,
-    /// Maximum of concurrent requests per connection; HTTP/1.1 has one.
+    /// Maximum number of concurrent requests per connection. HTTP/1.1 has only one.
     pub requests_per_connection: u32,
     /// Maximum size of a request header in bytes.
     pub head: usize,
     /// Timeout of a TLS or QUIC handshake.
     pub handshake_timeout: Duration,
-    /// Timeout of a request header; also the idle timeout of HTTP/1.1 connections.
+    /// Timeout of a request header, and the idle timeout of HTTP/1.1 connections.
     pub header_timeout: Duration,
     /// Timeout of a complete request body.
     pub body_timeout: Duration,
-    /// Timeout of a write that the client does not read.
+    /// Timeout of a write to a client that does not read.
     pub write_timeout: Duration,
-    /// Timeout of a request, from its header to the last byte of the response. A client can be alive and yet read
-    /// nothing of a response; its connection is then closed.
+    /// Timeout of a request, from its header to the last byte of the response.
+    ///
+    /// A client can be alive and still not read the response, so its connection is closed after this time.
     pub request_timeout: Duration,
     /// Idle timeout of HTTP/2 and HTTP/3 connections.
     pub idle_timeout: Duration,
@@ -109,20 +113,20 @@ pub struct ListenLimits {
 /// Settings of the egress client.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
-    /// CAs in addition to those of the system, in PEM.
+    /// File with CAs in addition to those of the system, in PEM.
     pub ca_file: Option<PathBuf>,
-    /// Certificate revocation lists, in PEM.
+    /// Files with certificate revocation lists, in PEM.
     pub crl_files: Vec<PathBuf>,
     /// Egress allow-list: networks (`10.0.0.0/8`), addresses and host names that may be called although their addresses
     /// are private or special.
     pub allow: Vec<String>,
-    /// Maximum of concurrent calls; further ones wait within their own timeout.
+    /// Maximum number of concurrent calls. Further calls wait within their own timeout.
     pub calls: usize,
-    /// Maximum of concurrent calls to one host, so that a host that hangs leaves permits for others.
+    /// Maximum number of concurrent calls to one host, so that a host that hangs leaves permits for others.
     pub calls_per_host: usize,
 }
 
-/// Limits of one call.
+/// Limits of one outgoing call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Timeout, from DNS resolution to the last byte.
@@ -139,7 +143,7 @@ impl Settings {
             mode,
             http3: false,
             limits: ListenLimits::default(),
-            // Two `stat` calls: negligible, and soon enough for a renewal.
+            // Two `stat` calls are negligible, and this interval notices a renewal soon enough.
             poll_interval: Duration::from_secs(5),
             clock: Clock::system(),
         }
@@ -150,11 +154,12 @@ impl Acme {
     /// Directory URL of Let's Encrypt, a public CA that clients trust.
     pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-    /// Delay after the first failure: public CAs allow five failed validations per name and hour.
+    /// Default backoff after the first failure. Public CAs allow five failed validations per name and hour.
     pub const FIRST_RETRY: Duration = Duration::from_mins(5);
 
-    /// Creates settings for Let's Encrypt with TLS-ALPN-01; state is stored in `store`. The terms are not agreed to
-    /// yet.
+    /// Creates settings for Let's Encrypt with TLS-ALPN-01 and state in the folder `store`.
+    ///
+    /// The terms of service are not agreed to yet.
     pub fn new(names: Vec<String>, store: PathBuf) -> Self {
         Self {
             directory: Self::LETS_ENCRYPT.to_owned(),
@@ -191,7 +196,7 @@ impl Default for ListenLimits {
             connections: 1024,
             connections_per_client: 32,
             requests_per_connection: 64,
-            // The same as nginx by default.
+            // This is also the default of nginx.
             head: 32 * 1024,
             handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(30),
@@ -211,7 +216,7 @@ impl Default for ClientSettings {
 }
 
 impl Default for Limits {
-    /// Five seconds and 64 KiB: enough for the profile of a peer.
+    /// Returns five seconds and 64 KiB, which is enough for the profile of a peer.
     fn default() -> Self {
         Self { time: Duration::from_secs(5), body: 64 * 1024 }
     }

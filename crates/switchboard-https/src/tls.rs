@@ -17,16 +17,16 @@ const H2: &[u8] = b"h2";
 
 /// TLS handshake configuration.
 pub(crate) struct Tls {
-    /// For clients.
+    /// Configuration for clients.
     pub(crate) config: Arc<ServerConfig>,
-    /// For ACME servers that validate a TLS-ALPN-01 challenge.
+    /// Configuration for ACME servers that validate a TLS-ALPN-01 challenge.
     pub(crate) challenge: Option<Arc<ServerConfig>>,
 }
 
 impl Handshake for Tls {
     type Stream = TlsStream<WriteTimeout>;
 
-    /// Performs the TLS handshake with a client; `None` if an ACME server has completed its challenge.
+    /// Performs the TLS handshake with a client. Returns `None` if an ACME server has completed its challenge.
     async fn accept(
         &self,
         stream: WriteTimeout,
@@ -49,7 +49,7 @@ impl Handshake for Tls {
     }
 }
 
-/// True if this is a TLS-ALPN-01 handshake (RFC 8737), which offers that protocol and no other.
+/// Returns true if this is a TLS-ALPN-01 handshake (RFC 8737), which offers that protocol and no other.
 fn is_challenge(hello: &rustls::server::ClientHello<'_>) -> bool {
     hello
         .alpn()

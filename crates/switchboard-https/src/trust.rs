@@ -13,19 +13,20 @@ use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use crate::certificate::read_file;
 use crate::error::Error;
 
-/// TLS 1.3 and 1.2; rustls does not implement older versions, which are broken.
+/// Supported TLS versions, 1.3 and 1.2. rustls does not implement older versions, which are broken.
 pub(crate) const TLS_VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 
-/// Returns the crypto provider. It is passed explicitly, so that no process-wide default set by other code applies.
+/// Returns the crypto provider. It is passed explicitly, so that a process-wide default set by other code does not
+/// apply.
 pub(crate) fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-/// Builds the client's TLS configuration. Certificates are always verified, against the CAs of the system and of
-/// `ca_file`.
+/// Builds the TLS configuration of the client.
 ///
-/// A certificate that one of `crl_files` revokes is rejected. A certificate with unknown revocation status is accepted:
-/// the CRLs of all public CAs are not available.
+/// Certificates are always verified, against the CAs of the system and of `ca_file`. A certificate that one of
+/// `crl_files` revokes is rejected. A certificate with unknown revocation status is accepted, because the CRLs of all
+/// public CAs are not available.
 pub(crate) fn client_config(
     ca_file: Option<&Path>,
     crl_files: &[impl AsRef<Path>],

@@ -1,4 +1,4 @@
-//! Log of what agents did with claims, reservations and stopped messages, and of agents that left.
+//! Activity log: what agents did with claims, reservations and stopped messages, and agents that left.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
@@ -8,15 +8,15 @@ use switchboard_sys::clock::timestamp_from_micros;
 use crate::error::HubError;
 use crate::store::writer::Transaction;
 
-/// Entries that are retained. The log serves dashboards; it is not the history of the work.
+/// Number of log entries that are retained. The log serves dashboards; it is not the history of the work.
 const KEPT: i64 = 10_000;
 
-/// An action of an agent that is not a message.
+/// Entry of the activity log: an agent's action other than a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Activity {
-    /// Number of the entry; the cursor of a listing.
+    /// Number of the entry, which is also the cursor for listing.
     pub id: i64,
-    /// Number of the last message that the journal had before it.
+    /// Number of the last message in the journal at the time of the action.
     pub after: i64,
     /// Time of the action.
     pub at: Timestamp,
@@ -49,7 +49,7 @@ pub(crate) fn note(
     Ok(())
 }
 
-/// Lists actions after a cursor, or after a message of the journal, in order.
+/// Lists actions in order, after a cursor and from a given journal number on.
 pub(crate) fn list(db: &Connection, after: i64, seq: i64, limit: usize) -> Result<Vec<Activity>, HubError> {
     let mut statement = db.prepare_cached(
         "SELECT id, after, at, agent, what, thing, detail FROM activity WHERE id > ?1 AND after >= ?2 ORDER BY id LIMIT ?3",
@@ -57,13 +57,13 @@ pub(crate) fn list(db: &Connection, after: i64, seq: i64, limit: usize) -> Resul
     let mut rows = statement.query([after, seq, i64::try_from(limit).unwrap_or(i64::MAX)])?;
     let mut list = Vec::new();
     while let Some(row) = rows.next()? {
-        // An unreadable entry is skipped: nothing depends on it.
+        // An unreadable entry is skipped, because nothing depends on it.
         list.extend(read(row));
     }
     Ok(list)
 }
 
-/// Returns the cursor after the last action.
+/// Returns the cursor of the latest action.
 pub(crate) fn last(db: &Connection) -> Result<i64, HubError> {
     Ok(db.query_row("SELECT coalesce(max(id), 0) FROM activity", [], |row| row.get(0))?)
 }

@@ -1,9 +1,9 @@
 //! Circuit breakers against message storms and exceeded budgets.
 //!
-//! A message that a breaker stops is journaled and not delivered. Its sender is notified at once, and the
-//! person once for each subject, which is what the breaker counts by: a conversation, a pair of agents, or an
-//! agent. For a budget, the person is notified once per hour or day that it covers. A person resumes a subject:
-//! its stopped messages are delivered, and its breaker counts from there.
+//! A message that a breaker stops is journaled and not delivered. Each breaker counts per subject: a conversation, a
+//! pair of agents, or an agent. The hub notifies the sender at once, and the person once per subject; for a budget, the
+//! person is notified once per hour or day that the budget covers. When a person resumes a subject, its stopped
+//! messages are delivered and its breaker starts to count from there.
 
 mod resume;
 
@@ -25,11 +25,11 @@ use crate::journal::submit::PlannedDelivery;
 use crate::store::rows;
 use crate::store::writer::Transaction;
 
-/// Minutes for which spending is retained: one hour more than the longest budget, a day.
+/// Minutes for which spending is retained: one hour more than the longest budget period, which is a day.
 const SPENDING_RETENTION: i64 = 25 * 60;
 
-/// Rate limit on stop notices to a sender that gets no other answer. In a storm, one notice for each stopped
-/// message would be another storm.
+/// Rate limit on stop notices to a sender that gets no direct answer. In a storm, one notice per stopped message would
+/// be another storm.
 const SENDER_NOTICE_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
 
 /// Breakers that a message has tripped.
@@ -63,12 +63,13 @@ fn subject(stop: &TripReason, message: &Message) -> String {
 fn pair_subject(one: &AgentId, other: &AgentId) -> String {
     let mut pair = [one.key(), other.key()];
     pair.sort_unstable();
-    // A name contains no bar.
+    // The bar is a safe separator, because an agent name cannot contain one.
     format!("pair:{}|{}", pair[0], pair[1])
 }
 
-/// Returns the journal number after which a subject counts: that of the last message before a person resumed
-/// it.
+/// Returns the journal number after which messages of a subject count.
+///
+/// That is the number of the last message before a person resumed the subject, or 0.
 pub(crate) fn resumed_after(tx: &Transaction<'_>, subject: &str) -> Result<i64, HubError> {
     let seq = tx
         .db
@@ -78,7 +79,7 @@ pub(crate) fn resumed_after(tx: &Transaction<'_>, subject: &str) -> Result<i64, 
     Ok(seq.unwrap_or(0))
 }
 
-/// Decides which of the planned deliveries are stopped.
+/// Decides which of the planned deliveries the breakers stop.
 pub(crate) fn check(
     tx: &Transaction<'_>,
     message: &Message,
@@ -125,7 +126,7 @@ fn check_loop(
     if message.in_reply_to.is_none() {
         return Ok(None);
     }
-    // Agents count under their current names: a rename must not reset a limit.
+    // Agents are counted under their current names, because a rename must not reset a limit.
     let directory = &tx.directory.value;
     let mut message = message.clone();
     message.from = directory.canonical(&message.from);
@@ -146,7 +147,7 @@ fn check_loop(
             check_loops(message, &planned.agent, recent, tx.config.loops)
         };
         let stop = match check(count(0)?) {
-            // A message from the person resets the count. The query for it runs only where it makes a
+            // A message from the person resets the count. The hub queries for such a message only where it makes a
             // difference.
             Err(TripReason::Pair { .. }) => check(count(last_person_message(tx, message.thread)?)?),
             checked => checked,
@@ -158,7 +159,7 @@ fn check_loop(
     Ok(None)
 }
 
-/// Returns the number of the person's last message in a conversation; 0 if there is none.
+/// Returns the number of the person's last message in a conversation, or 0 if there is none.
 pub(crate) fn last_person_message(tx: &Transaction<'_>, thread: MessageId) -> Result<i64, HubError> {
     Ok(tx
         .db
@@ -173,7 +174,7 @@ fn pair_replies(tx: &Transaction<'_>, one: &AgentId, other: &AgentId, after: i64
     let since = tx.now.saturating_sub(LoopLimits::PAIR_WINDOW).unwrap_or(tx.now);
     let resumed = resumed_after(tx, &pair_subject(one, other))?.max(after);
     let (one, other) = (names_of(tx, one), names_of(tx, other));
-    // Times in the future were written before the clock was set back.
+    // Times in the future are excluded: they were written before the clock was set back.
     Ok(tx
         .db
         .prepare_cached(
@@ -187,7 +188,9 @@ fn pair_replies(tx: &Transaction<'_>, one: &AgentId, other: &AgentId, after: i64
         )?)
 }
 
-/// Counts the replies in a conversation since the person last wrote in it, up to the limit.
+/// Counts recent replies in a conversation, up to the limit.
+///
+/// The count starts after the last message of the person, or after the person resumed the conversation.
 fn thread_replies(tx: &Transaction<'_>, message: &Message) -> Result<u32, HubError> {
     let resumed = resumed_after(tx, &thread_subject(message.thread))?;
     let mut statement = tx.db.prepare_cached(
@@ -212,7 +215,7 @@ fn thread_replies(tx: &Transaction<'_>, message: &Message) -> Result<u32, HubErr
     Ok(count)
 }
 
-/// Returns all names of an agent, as a JSON list.
+/// Returns the name of an agent and all its aliases, as a JSON list.
 fn names_of(tx: &Transaction<'_>, agent: &AgentId) -> String {
     let local = agent.realm.is_none();
     let aliases = tx.directory.value.aliases().filter(|(_, of)| local && **of == agent.name);
@@ -227,7 +230,7 @@ fn check_sender_budget(
     message: &Message,
     planned: &[PlannedDelivery],
 ) -> Result<Option<TripReason>, HubError> {
-    // A message to the person ends the chain, and may report that the budget is used up.
+    // A message to the person is exempt: it ends the reply chain, and may report that the budget is used up.
     if planned.iter().all(|(planned, _)| planned.agent.is_human()) {
         return Ok(None);
     }
@@ -241,7 +244,7 @@ fn check_sender_budget(
     Ok(check_budget(&sender, spent, budget).err())
 }
 
-/// Checks the budget of a recipient for a message, which reading it would use up.
+/// Checks a recipient's token budget, to which the message would be charged.
 fn check_recipient_budget(
     tx: &Transaction<'_>,
     message: &Message,
@@ -255,7 +258,7 @@ fn check_recipient_budget(
     Ok(check_budget(agent, Usage { messages: 0, tokens }, budget).err())
 }
 
-/// Returns what an agent has spent in the last hour and day, or since a person resumed it.
+/// Returns an agent's usage in the last hour and day, or since a person resumed the agent.
 fn spent(tx: &Transaction<'_>, agent: &AgentId) -> Result<Usage, HubError> {
     let minute = |time: Timestamp| time.as_second().div_euclid(60);
     let before = |span| minute(tx.now.saturating_sub(span).unwrap_or(tx.now));
@@ -265,7 +268,7 @@ fn spent(tx: &Transaction<'_>, agent: &AgentId) -> Result<Usage, HubError> {
         .query_row([agent_subject(agent)], |row| row.get(0))
         .optional()?
         .map_or(i64::MIN, |at: i64| at.div_euclid(60_000_000));
-    // Times in the future were written before the clock was set back.
+    // Times in the future are excluded: they were written before the clock was set back.
     Ok(tx
         .db
         .prepare_cached(
@@ -302,7 +305,7 @@ pub(crate) fn record_spending(
     Ok(())
 }
 
-/// Adds to an agent's spending.
+/// Charges messages and tokens to an agent.
 pub(crate) fn charge(
     tx: &Transaction<'_>,
     agent: &AgentId,
@@ -323,8 +326,9 @@ pub(crate) fn charge(
     Ok(())
 }
 
-/// Records stopped deliveries and notifies those concerned; returns the breaker that stops the whole message,
-/// if any.
+/// Records stopped deliveries and notifies the sender and the person.
+///
+/// Returns the breaker that stops the whole message, if any.
 pub(crate) fn record(
     tx: &mut Transaction<'_>,
     seq: i64,
@@ -353,7 +357,9 @@ pub(crate) fn record(
     Ok(tripped.message)
 }
 
-/// True if the person was already notified of a storm or budget. They are notified again after they resumed it.
+/// Returns true if the person was already notified of a storm or an exceeded budget.
+///
+/// After the person has resumed a storm's subject, they are notified again.
 fn is_person_notified(
     tx: &Transaction<'_>,
     message: &Message,
@@ -368,7 +374,7 @@ fn is_person_notified(
         | TripReason::Thread { .. }
         | TripReason::Pair { .. } => {
             let resumed = resumed_after(tx, subject)?;
-            // Unread reminders carry metadata, and do not count here.
+            // Unread reminders carry metadata; they do not count as notices of a stop.
             return Ok(tx.db.query_row(
                 "SELECT EXISTS (SELECT 1 FROM messages WHERE thread = ?1 AND thread <> id AND sender = ?2 AND verified \
                  AND metadata IS NULL AND seq > ?3)",
@@ -377,8 +383,8 @@ fn is_person_notified(
             )?);
         }
     };
-    // Counted from the last notice, not from the last stop: with an agent that never pauses, the person would
-    // be notified once and never again.
+    // The interval starts at the last notice and not at the last stop: otherwise the person would be notified only once
+    // of an agent that never pauses.
     let since = tx.now.saturating_sub(window).unwrap_or(tx.now).as_microsecond();
     Ok(tx
         .db
@@ -390,8 +396,9 @@ fn is_person_notified(
         .query_row(params![subject, since, HUB_NAME, AgentId::human().to_string()], |row| row.get(0))?)
 }
 
-/// True if the sender was recently notified of another message of the same conversation, or beyond the same
-/// budget.
+/// Returns true if the sender was recently notified that a message was stopped.
+///
+/// For a loop breaker, only notices in the same conversation count; for a budget, all of them.
 fn is_sender_notified(tx: &Transaction<'_>, message: &Message, stop: &TripReason) -> Result<bool, HubError> {
     let since = tx.now.saturating_sub(SENDER_NOTICE_INTERVAL).unwrap_or(tx.now).as_microsecond();
     let sender = tx.directory.value.canonical(&message.from).to_string();

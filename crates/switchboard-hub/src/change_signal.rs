@@ -1,11 +1,10 @@
-//! Signal by which one process tells the others that the journal has changed.
+//! Change signal: tells other processes that the journal has changed.
 //!
-//! Every commit writes a few bytes to the file `hub.bell`. Watching the database files instead would wake the
+//! Every commit writes a few bytes to the file `hub.bell`. A watcher on the database files would instead wake the
 //! reader at the write and not at the commit, one fsync too early.
 //!
-//! The file consists of slots, and each process writes to one of them, so that a watcher can see whether
-//! another process changed the file. Without slots a process under load would wake itself a second time for
-//! each of its own commits.
+//! The file consists of slots, and each process writes to one slot. A watcher can therefore see whether another process
+//! changed the file. Without slots, a process under load would wake itself a second time for each of its own commits.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -21,21 +20,24 @@ use tokio::sync::watch;
 /// Name of the signal file.
 pub(crate) const NAME: &str = "hub.bell";
 
-/// Slots in the file. Two processes in the same slot get spurious wake-ups, because each knows only its own
-/// writes; the periodic poll covers a write that was overwritten at once.
+/// Number of slots in the file.
+///
+/// Two processes in the same slot get spurious wake-ups, because each process recognizes only its own writes. The
+/// periodic poll covers a write that was overwritten at once.
 const SLOTS: usize = 64;
 
-/// Size of a slot.
+/// Size of a slot in bytes.
 const SLOT_BYTES: usize = size_of::<u64>();
 
-/// Poll interval where file events do not arrive (network mounts).
+/// Poll interval where file events do not arrive, such as on network mounts.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Poll interval where file events arrive, as a safety net. It is long because many waiters of one process each
-/// poll.
+/// Poll interval where file events arrive; the poll is only a safety net.
+///
+/// The interval is long because each of the many waiters in a process polls.
 pub(crate) const SLOW_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Notifies all processes that have the hub open, this one included.
+/// Signal that notifies all processes that have the hub open, including this one.
 #[derive(Debug, Clone)]
 pub(crate) struct ChangeSignal(Arc<Inner>);
 
@@ -43,29 +45,29 @@ pub(crate) struct ChangeSignal(Arc<Inner>);
 struct Inner {
     path: PathBuf,
     folder: Dir,
-    /// Opened on first use if the disk did not allow it before.
+    /// Signal file, opened on first use if the disk did not allow it before.
     file: OnceLock<File>,
     /// Slot of this process.
     slot: usize,
-    /// The next value for the slot, and the first one. The count starts at a random number, so that the value
-    /// of another process is not mistaken for ours.
+    /// Next value for the slot. Values count up from the random number `first`, so that the value of another process is
+    /// not mistaken for one of this process.
     next: AtomicU64,
     first: u64,
-    /// Counters of all notifications, and of those from other processes.
+    /// Counter of all notifications; `others` counts those from other processes.
     all: watch::Sender<u64>,
     others: watch::Sender<u64>,
 }
 
-/// Contents of the file.
+/// Contents of the signal file.
 type Slots = [u8; SLOTS * SLOT_BYTES];
 
-/// Watches the signal file until it is dropped.
+/// Watcher of the signal file, active until dropped.
 pub(crate) struct SignalWatcher {
     watcher: Option<FileWatcher>,
 }
 
 impl SignalWatcher {
-    /// True if file events are available.
+    /// Returns true if file events are available.
     pub(crate) fn is_active(&self) -> bool {
         self.watcher.is_some()
     }
@@ -76,7 +78,7 @@ impl ChangeSignal {
         let file = OnceLock::new();
         match folder.open_own(NAME) {
             Ok(opened) => drop(file.set(opened)),
-            // Subscribers also poll.
+            // The file is optional, because subscribers also poll.
             Err(error) if error.is_disk() => {}
             Err(error) => return Err(error),
         }
@@ -141,11 +143,13 @@ impl ChangeSignal {
         }
     }
 
-    /// Reads the slots of other processes; `None` if the file cannot be read.
+    /// Reads the signal file without this process's own writes.
+    ///
+    /// Returns `None` if the file cannot be read.
     fn read_other_slots(&self) -> Option<Slots> {
         let inner = &self.0;
         let mut slots: Slots = [0; SLOTS * SLOT_BYTES];
-        // The file is shorter while no process has written to the last slot.
+        // The file is short until a process has written to the last slot.
         let _ = inner.file()?.read_at(&mut slots, 0).ok()?;
         let (words, _) = slots.as_chunks_mut::<SLOT_BYTES>();
         let own = words.get_mut(inner.slot)?;

@@ -1,8 +1,8 @@
-//! Task claims: an exclusive, fenced lease on a task.
+//! Task claims: exclusive leases on tasks, with fencing tokens.
 //!
-//! The database orders concurrent claims of all processes, so one of them wins. Every claim has a fencing
-//! number (its fence) that is higher than all earlier ones for the same task. An action under a claim names the
-//! fence, so a holder that slept past the end of the lease is refused.
+//! The database orders concurrent claims of all processes, so exactly one of them wins. Every claim has a fencing token
+//! (its fence), a number higher than all earlier fences of the same task. An action under a claim names the fence, so a
+//! holder that slept past the end of the lease is refused.
 
 mod global;
 pub(crate) mod reservations;
@@ -22,24 +22,25 @@ use crate::activity;
 use crate::error::HubError;
 use crate::store::writer::Transaction;
 
-/// Metadata key of a message that names the claim it is written under.
+/// Metadata key with which a message names the claim under which it is written.
 pub(crate) const KEY: &str = "claim";
 
-/// Default lease of a claim.
+/// Default lease duration of a claim.
 pub const CLAIM_LEASE: SignedDuration = SignedDuration::from_mins(10);
 
-/// Longest lease of a claim or reservation before it has to be renewed, so that a lost holder blocks others for
-/// a day at most.
+/// Maximum lease of a claim or reservation before it has to be renewed.
+///
+/// A holder that disappears therefore blocks others for a day at most.
 pub const MAX_LEASE_DURATION: SignedDuration = SignedDuration::from_hours(24);
 
-/// Claim of an agent on a task.
+/// Claim of an agent on a task: a lease with a fencing token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskClaim {
     /// The task.
     pub task: TaskName,
-    /// The agent that holds it.
+    /// The agent that holds the claim.
     pub holder: AgentId,
-    /// Fence: the number of the claim.
+    /// Fencing token: the number of the claim.
     pub fence: i64,
     /// Note of the holder.
     pub note: Option<String>,
@@ -51,7 +52,7 @@ pub struct TaskClaim {
 
 const COLUMNS: &str = "task, holder, fence, note, claimed_at, until";
 
-/// Claims a task for an agent, or fails with the holder.
+/// Claims a task for an agent; if another agent holds it, fails with that holder.
 pub(crate) fn claim(
     tx: &mut Transaction<'_>,
     task: TaskName,
@@ -66,7 +67,7 @@ pub(crate) fn claim(
     grant(tx, TaskClaim { task, holder, fence, note, claimed_at: tx.now, until }, false)
 }
 
-/// Returns a number above all fences that the task has had.
+/// Returns a fencing token that is higher than all earlier ones of the task.
 fn next_fence(tx: &Transaction<'_>, task: &TaskName) -> Result<i64, HubError> {
     let last: Option<i64> = tx
         .db
@@ -76,7 +77,7 @@ fn next_fence(tx: &Transaction<'_>, task: &TaskName) -> Result<i64, HubError> {
     Ok(last.unwrap_or(0) + 1)
 }
 
-/// Writes a claim.
+/// Writes a granted claim to the database.
 fn grant(tx: &mut Transaction<'_>, claim: TaskClaim, global: bool) -> Result<TaskClaim, HubError> {
     let TaskClaim { task, holder, fence, note, claimed_at, until } = &claim;
     tx.db
@@ -99,7 +100,7 @@ fn grant(tx: &mut Transaction<'_>, claim: TaskClaim, global: bool) -> Result<Tas
     Ok(claim)
 }
 
-/// True if the task was last claimed among all linked hubs.
+/// Returns true if the latest claim of the task was among all linked hubs.
 pub(crate) fn is_global(db: &Connection, task: &TaskName) -> Result<bool, HubError> {
     let global = db
         .prepare_cached("SELECT everywhere FROM claims WHERE task = ?1")?
@@ -108,7 +109,7 @@ pub(crate) fn is_global(db: &Connection, task: &TaskName) -> Result<bool, HubErr
     Ok(global.unwrap_or(false))
 }
 
-/// Returns the lease that the last claim of a task asked for.
+/// Returns the lease duration that the latest claim of a task requested.
 pub(crate) fn lease_of(db: &Connection, task: &TaskName) -> Result<Option<SignedDuration>, HubError> {
     let lease = db
         .prepare_cached("SELECT lease FROM claims WHERE task = ?1")?
@@ -152,7 +153,9 @@ pub(crate) fn release(
     Ok(TaskClaim { until: tx.now, ..held })
 }
 
-/// Returns the claim with this fence if it is in force and held by this agent.
+/// Returns the claim with this fencing token if this agent holds it.
+///
+/// Fails if the claim is no longer in force.
 pub(crate) fn check(
     tx: &Transaction<'_>,
     task: &TaskName,
@@ -170,10 +173,10 @@ pub(crate) fn check(
     }
 }
 
-/// Checks the claim that a message names, if it names one.
+/// Checks the fence of the claim that a message names, if it names one.
 pub(crate) fn check_message(tx: &Transaction<'_>, message: &Message) -> Result<(), HubError> {
     let Some(Value::Object(named)) = message.metadata.get(KEY) else { return Ok(()) };
-    // The claim of another owner's agent, or metadata with another meaning.
+    // Not a claim of this hub: the sender belongs to another owner, or the metadata key has another meaning.
     if message.from.realm.is_some() || !(named.contains_key("task") || named.contains_key("fence")) {
         return Ok(());
     }
@@ -182,7 +185,7 @@ pub(crate) fn check_message(tx: &Transaction<'_>, message: &Message) -> Result<(
     check(tx, &task, &message.from, fence).map(|_| ())
 }
 
-/// Lists the claims in force at a moment, by task name.
+/// Lists the claims that are in force at a moment, sorted by task name.
 pub(crate) fn list(db: &Connection, now: Timestamp) -> Result<Vec<TaskClaim>, HubError> {
     let mut statement = db.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM claims WHERE holder IS NOT NULL AND until > ?1 AND until - lease <= ?1 ORDER BY task"
@@ -197,8 +200,8 @@ pub(crate) fn list(db: &Connection, now: Timestamp) -> Result<Vec<TaskClaim>, Hu
 
 /// Returns the claim of a task that is in force.
 ///
-/// A claim that ends later than its lease allows was made before the clock was set back. It counts as ended:
-/// refusing its holder does no harm, and no other agent has to wait for years.
+/// A claim whose end lies further ahead than its lease allows was made before the clock was set back. It counts as
+/// ended: refusing its holder does no harm, and no other agent has to wait for years.
 fn in_force(tx: &Transaction<'_>, task: &TaskName) -> Result<Option<TaskClaim>, HubError> {
     let found = tx
         .db
@@ -222,14 +225,16 @@ fn read(row: &Row<'_>) -> Option<TaskClaim> {
     })
 }
 
-/// Refuses a lease that is longer than the maximum. A holder that silently got less than it asked for would
-/// overstay.
+/// Refuses a lease that is longer than the maximum.
+///
+/// A holder that silently got a shorter lease than it requested would overstay it.
 pub(crate) fn check_lease(lease: SignedDuration) -> Result<(), HubError> {
     if lease > MAX_LEASE_DURATION { Err(HubError::LeaseTooLong { lease }) } else { Ok(()) }
 }
 
-/// Clamps a lease to between one second and the maximum: leases from other hubs and older databases are bounded
-/// as well.
+/// Clamps a lease to between one second and the maximum.
+///
+/// Leases from other hubs and from older databases are clamped as well.
 pub(crate) fn bounded(lease: SignedDuration) -> SignedDuration {
     lease.clamp(SignedDuration::from_secs(1), MAX_LEASE_DURATION)
 }

@@ -14,32 +14,34 @@ use crate::store::binding::HubKey;
 pub struct HubConfig {
     /// The folder that holds `hub.db`.
     pub folder: PathBuf,
-    /// Key that the database is bound with; without a key, any database is accepted.
+    /// Key that the database has to be bound to; without a key, any database is accepted.
     pub key: Option<HubKey>,
-    /// Most bytes in a message's body.
+    /// Maximum size of a message body, in bytes.
     pub body_limit: usize,
-    /// Most bytes in a message's metadata, as JSON.
+    /// Maximum size of a message's metadata, in bytes of JSON.
     pub metadata_limit: usize,
-    /// Limits on reply chains between agents.
+    /// Loop limits: limits on reply chains between agents.
     pub loops: LoopLimits,
-    /// Budgets of agents: messages and tokens.
+    /// Message and token budgets of agents.
     pub budgets: Budgets,
     /// Backoff between delivery attempts.
     pub retry: RetryPolicy,
-    /// When a silent agent counts as stale and as offline.
+    /// Silence after which an agent counts as stale and as offline.
     pub presence: PresenceTimeouts,
-    /// Lease on a delivery: how long a door has before another process may take the delivery over.
+    /// Lease on a delivery: time until another process may take the delivery over from a door.
     pub lease: Duration,
-    /// Time after which a sender is reminded that a message is unread; `None` sends no reminders.
+    /// Time after which a sender is reminded of an unread message.
+    ///
+    /// With `None`, no reminders are sent.
     pub unread_reminder_after: Option<Duration>,
-    /// Aliases and forwards that the person has set up.
+    /// Aliases and forwards that the person has configured.
     pub links: Arc<RoutingRules>,
-    /// Source of the time.
+    /// Source of the current time.
     pub clock: Clock,
 }
 
 impl HubConfig {
-    /// The defaults, with the database in `folder`.
+    /// Creates the default settings, with the database in `folder`.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -50,7 +52,7 @@ impl HubConfig {
             budgets: Budgets::default(),
             retry: RetryPolicy::default(),
             presence: PresenceTimeouts::default(),
-            // A mailbox takes milliseconds and a slow peer has 30 s; the lease of a dead process is released at
+            // A mailbox write takes milliseconds and a slow peer has 30 s. The lease of a dead process is released at
             // once anyway.
             lease: Duration::from_mins(1),
             unread_reminder_after: None,

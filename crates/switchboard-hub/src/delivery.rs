@@ -1,4 +1,4 @@
-//! From the journal to the reader: the outbox, the relay to other hubs, notices, reminders and display leases.
+//! Delivery: the outbox, the relay to other hubs, notices, reminders and display leases.
 
 pub(crate) mod display_lease;
 pub(crate) mod missing_deliveries;

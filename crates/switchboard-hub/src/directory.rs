@@ -1,4 +1,4 @@
-//! The directory on disk: agents, aliases and teams.
+//! Directory in the database: agents, aliases and teams.
 
 mod peers;
 mod remote_agents;
@@ -23,45 +23,46 @@ pub(crate) use self::remote_agents::put_remote_agents;
 /// Name under which the hub itself writes notices.
 pub const HUB_NAME: &str = "switchboard";
 
-/// Activity of an agent that was removed.
+/// Action in the activity log for an agent that was removed.
 const LEFT: &str = "left";
 
 /// Registration of an agent. Registering a known agent again changes only the given fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registration {
-    /// Its name.
+    /// Name of the agent.
     pub name: Name,
-    /// Its role.
+    /// Role of the agent.
     pub role: Option<String>,
-    /// Its team; created if it does not exist.
+    /// Team of the agent, which is created if it does not exist.
     pub team: Option<Name>,
-    /// Routes to it, added to those already known.
+    /// Routes to the agent, added to those already known.
     pub routes: Vec<Route>,
 }
 
 impl Registration {
-    /// Registers an agent with a mailbox and nothing else.
+    /// Creates the registration of an agent that has only a mailbox.
     pub fn mailbox(name: Name) -> Self {
         let routes = vec![Route::Mailbox { agent: name.clone() }];
         Self { name, role: None, team: None, routes }
     }
 }
 
-/// Agent of another hub, as that hub describes it.
+/// Agent of another hub, as described by that hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteAgent {
-    /// Its name in that hub.
+    /// Name of the agent in its hub.
     pub name: Name,
-    /// Its role.
+    /// Role of the agent.
     pub role: Option<String>,
-    /// Its team.
+    /// Team of the agent.
     pub team: Option<Name>,
-    /// Channels that it reads.
+    /// Channels that the agent reads.
     pub channels: Vec<Name>,
 }
 
-/// Returns the version of the directory. It rises with every change, so that each process knows when to reload
-/// its cache.
+/// Returns the version of the directory.
+///
+/// The version rises with every change, so that each process knows when to reload its cache.
 pub(crate) fn version(db: &Connection) -> rusqlite::Result<i64> {
     db.prepare_cached("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'directory'")?
         .query_row([], |row| row.get(0))
@@ -69,7 +70,9 @@ pub(crate) fn version(db: &Connection) -> rusqlite::Result<i64> {
         .map(|version| version.unwrap_or(0))
 }
 
-/// Resolves a former name of an agent to its current name; returns any other name unchanged.
+/// Resolves a former name of an agent to its current name.
+///
+/// Returns any other name unchanged.
 pub(crate) fn canonical(db: &Connection, agent: &AgentId) -> rusqlite::Result<AgentId> {
     if agent.realm.is_some() {
         return Ok(agent.clone());
@@ -184,7 +187,7 @@ pub(crate) fn register(tx: &mut Transaction<'_>, new: Registration) -> Result<Ag
     Ok(record)
 }
 
-/// Removes an agent, its aliases and its membership. Its mail stays.
+/// Removes an agent, its aliases and its team membership. Its messages stay.
 pub(crate) fn deregister(tx: &mut Transaction<'_>, name: &Name) -> Result<bool, HubError> {
     let Some(record) = tx.directory.value.agent(&AgentId::local(name.clone())).cloned() else {
         return Ok(false);
@@ -197,7 +200,9 @@ pub(crate) fn deregister(tx: &mut Transaction<'_>, name: &Name) -> Result<bool, 
     Ok(true)
 }
 
-/// Returns when an agent was removed, as far as the activity log goes back: its entry there is the agent's tombstone.
+/// Returns when an agent was removed, as far back as the activity log goes.
+///
+/// The log entry of the removal is the agent's tombstone.
 pub(crate) fn retired_at(db: &Connection, agent: &AgentId) -> Result<Option<Timestamp>, HubError> {
     let at = db
         .prepare_cached("SELECT max(at) FROM activity WHERE what = ?1 AND agent = ?2 COLLATE NOCASE")?
@@ -205,7 +210,7 @@ pub(crate) fn retired_at(db: &Connection, agent: &AgentId) -> Result<Option<Time
     Ok(at.map(timestamp_from_micros))
 }
 
-/// Removes a route to an agent, for instance to a session that ended.
+/// Removes a route to an agent, such as a session that ended.
 pub(crate) fn remove_route(tx: &mut Transaction<'_>, name: &Name, route: &Route) -> Result<(), HubError> {
     if let Some(mut record) = tx.directory.value.agent(&AgentId::local(name.clone())).cloned() {
         record.routes.retain(|known| known != route);
@@ -215,7 +220,7 @@ pub(crate) fn remove_route(tx: &mut Transaction<'_>, name: &Name, route: &Route)
     Ok(())
 }
 
-/// Renames an agent. The old name becomes an alias, and its waiting mail moves along.
+/// Renames an agent. The old name becomes an alias, and its waiting messages are moved to the new name.
 pub(crate) fn rename(tx: &mut Transaction<'_>, from: &Name, to: &Name) -> Result<AgentRecord, HubError> {
     check_reserved(to)?;
     let directory = tx.directory.value.clone();
@@ -282,7 +287,7 @@ pub(crate) fn create_team(
     Ok(record)
 }
 
-/// Assigns an agent to a team, or to none.
+/// Assigns an agent to a team, or removes it from its team.
 pub(crate) fn assign(
     tx: &mut Transaction<'_>,
     agent: &Name,
@@ -340,7 +345,9 @@ fn check_reserved(name: &Name) -> Result<(), HubError> {
     Ok(())
 }
 
-/// A composite team is one agent that plays the whole team: it takes no second member.
+/// Refuses a second member of a composite team.
+///
+/// A composite team is one agent that plays the whole team.
 fn check_room(directory: &Directory, team: &Name, newcomer: &Name) -> Result<(), HubError> {
     if !directory.team(team).is_some_and(|team| team.composite) {
         return Ok(());

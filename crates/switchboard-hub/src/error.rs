@@ -11,35 +11,36 @@ use switchboard_sys::service_lease::LeaseError;
 use crate::claims::MAX_LEASE_DURATION;
 use crate::claims::reservations::Reservation;
 
-/// Error of a hub operation. Nothing was accepted, except where the outcome is
-/// [unknown](HubError::OutcomeUnknown).
+/// Error of a hub operation.
+///
+/// No change was made, except where the outcome is [unknown](HubError::OutcomeUnknown).
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    /// The address has no recipient.
+    /// The address resolves to no recipient.
     #[error(transparent)]
     Unresolved(#[from] ResolveError),
-    /// The native id was already used for other content; the first message stays.
+    /// The native id (idempotency key) was already used for other content; the first message stays.
     #[error("the id '{native_id}' was already used for another message ({first})")]
     Conflict {
-        /// The id as the protocol spells it.
+        /// The native id, as the protocol spells it.
         native_id: String,
-        /// The first message.
+        /// Id of the first message.
         first: MessageId,
     },
-    /// The body is larger than allowed.
+    /// The message body exceeds the size limit.
     #[error("the body has {size} bytes and the limit is {limit}")]
     BodyTooLarge {
-        /// Bytes given.
+        /// Size of the body, in bytes.
         size: usize,
-        /// Bytes allowed.
+        /// Maximum size, in bytes.
         limit: usize,
     },
-    /// The metadata is larger than allowed.
+    /// The message metadata exceeds the size limit.
     #[error("the metadata has {size} bytes and the limit is {limit}")]
     MetadataTooLarge {
-        /// Bytes given.
+        /// Size of the metadata, in bytes.
         size: usize,
-        /// Bytes allowed.
+        /// Maximum size, in bytes.
         limit: usize,
     },
     /// Another claim on the task is in force.
@@ -51,15 +52,17 @@ pub enum HubError {
         holder: AgentId,
         /// End of the lease, unless it is renewed.
         until: Timestamp,
-        /// Fence of the claim, if the requesting agent itself holds it.
+        /// Fencing token of the claim, if the requesting agent itself holds it.
         own: Option<i64>,
     },
-    /// The claim is no longer in force, so the action under it was refused.
+    /// The claim is no longer in force (stale fencing token).
+    ///
+    /// The action under the claim was refused.
     #[error("claim {fence} of the task '{task}' is not in force: {}", stale(.holder.as_ref(), *.was_claimed))]
     StaleClaim {
         /// The task.
         task: TaskName,
-        /// The fence as given.
+        /// The fencing token as given.
         fence: i64,
         /// The current holder.
         holder: Option<AgentId>,
@@ -72,7 +75,7 @@ pub enum HubError {
         /// The task.
         task: TaskName,
     },
-    /// The requested lease of a claim or reservation is too long.
+    /// The requested lease of a claim or reservation exceeds the maximum.
     #[error("a lease of {lease:#} is too long: the limit for a claim or reservation is {} h", MAX_LEASE_DURATION.as_hours())]
     LeaseTooLong {
         /// The requested lease.
@@ -84,7 +87,7 @@ pub enum HubError {
     /// Another agent has reserved these files.
     #[error("{}", .taken.iter().map(|(pattern, by)| format!("'{pattern}' overlaps '{}', reserved by {} until {:.0}", sanitize_inline(&by.pattern), by.holder, by.until)).collect::<Vec<_>>().join("; "))]
     FilesReserved {
-        /// Each requested pattern and the reservation that it overlaps.
+        /// Requested patterns, each with the reservation that it overlaps.
         taken: Vec<(Pattern, Reservation)>,
     },
     /// There is no such message.
@@ -101,12 +104,14 @@ pub enum HubError {
         /// The requesting agent.
         agent: AgentId,
     },
-    /// The name is reserved for the person or the hub: no agent is registered or writes under it.
+    /// The name is reserved for the person or the hub.
+    ///
+    /// Agents can neither register nor write under it.
     #[error("the name '{name}' is reserved for {reserved_for}")]
     ReservedName {
         /// The name.
         name: Name,
-        /// Whom it is reserved for.
+        /// For whom the name is reserved.
         reserved_for: &'static str,
     },
     /// The name is in use.
@@ -115,12 +120,12 @@ pub enum HubError {
         /// The name.
         name: Name,
     },
-    /// A composite team has its one member already.
+    /// A composite team already has its only member.
     #[error("'{team}' is a composite team, whose only member is {member}")]
     CompositeTeam {
         /// The team.
         team: Name,
-        /// Its one member.
+        /// The only member of the team.
         member: Name,
     },
     /// A team with several members cannot become composite.
@@ -128,23 +133,23 @@ pub enum HubError {
     SeveralMembers {
         /// The team.
         team: Name,
-        /// Its members.
+        /// The members of the team.
         members: Vec<Name>,
     },
-    /// The cursor lies before entries that retention has removed.
+    /// The cursor points before the oldest entry that retention has kept.
     #[error("the cursor {cursor} has expired; the oldest available is {oldest}")]
     CursorExpired {
         /// The cursor as given.
         cursor: i64,
-        /// The first number that can still be read.
+        /// The oldest number that can still be read.
         oldest: i64,
     },
-    /// Another process runs this service already.
+    /// Another process already runs this service.
     #[error("{holder} already runs `{service}` in this workspace")]
     ServiceTaken {
         /// The service.
         service: String,
-        /// The process that runs it.
+        /// The process that runs the service.
         holder: String,
     },
     /// The store was written by a newer Switchboard.
@@ -152,17 +157,17 @@ pub enum HubError {
     NewerSchema {
         /// The database.
         path: PathBuf,
-        /// Its schema.
+        /// Schema version of the database.
         found: i64,
-        /// The newest schema that this program supports.
+        /// The newest schema version that this program supports.
         known: i64,
     },
-    /// The store has an older schema, and other processes that use it prevent the upgrade.
+    /// The store has an older schema, and other processes that use the store block the upgrade.
     #[error("{path} has schema {found}, and cannot be upgraded while another process uses it")]
     OlderSchema {
         /// The database.
         path: PathBuf,
-        /// Its schema.
+        /// Schema version of the database.
         found: i64,
     },
     /// The database is damaged, and cannot be moved aside while another process has it open.
@@ -171,42 +176,44 @@ pub enum HubError {
         /// The database.
         path: PathBuf,
     },
-    /// The database is not bound to this user and machine.
+    /// The database is foreign: it is not bound to this user and machine.
     #[error("{path} came from elsewhere: it is not bound to this user and machine")]
     ForeignDatabase {
         /// The database.
         path: PathBuf,
     },
-    /// The database is foreign, and cannot be moved while another process has the hub open.
+    /// The database is foreign, and cannot be moved aside while another process has the hub open.
     #[error("{path} came from elsewhere and another process has the hub open")]
     ForeignInUse {
         /// The database.
         path: PathBuf,
     },
-    /// A file beside the database is not the one that was bound.
+    /// A file beside the database, such as the WAL, is not the one that was bound.
     #[error("{path} does not belong to the database")]
     ForeignSideFile {
-        /// The file.
+        /// The key file.
         path: PathBuf,
     },
-    /// A file beside the database was replaced or removed while another process has the database open.
+    /// A file beside the database was replaced or removed.
+    ///
+    /// It cannot be renewed while another process has the database open.
     #[error("{path} was replaced or removed while another process has the database open")]
     SideFileInUse {
         /// The file.
         path: PathBuf,
     },
-    /// No such database to adopt.
+    /// There is no foreign database at this path to adopt.
     #[error("there is no database {path} to adopt")]
     NoForeignDatabase {
         /// The database.
         path: PathBuf,
     },
-    /// The database belongs to another user, whose key is not available.
+    /// The database belongs to another user, and that user's key is not available.
     #[error("{path} belongs to the user {owner}, and is not bound to you")]
     OthersDatabase {
         /// The database.
         path: PathBuf,
-        /// User id of its owner.
+        /// User id of the database's owner.
         owner: u32,
     },
     /// The key that binds databases cannot be read or created.
@@ -214,10 +221,10 @@ pub enum HubError {
     Key {
         /// The file.
         path: PathBuf,
-        /// The defect.
+        /// Description of the problem.
         problem: String,
     },
-    /// A row of the journal does not match its checksum.
+    /// A message in the journal does not match its checksum.
     #[error("message {id} is damaged in the journal")]
     DamagedMessage {
         /// The message.
@@ -226,37 +233,37 @@ pub enum HubError {
     /// The disk is full.
     #[error("the disk is full: nothing was accepted")]
     NoSpace {
-        /// The error of SQLite.
+        /// The error from SQLite.
         #[source]
         source: Arc<rusqlite::Error>,
     },
-    /// The store is read-only: its disk or its folder.
+    /// The store's disk or folder is read-only.
     #[error("the store is read-only: nothing was accepted")]
     ReadOnly {
-        /// The error of SQLite.
+        /// The error from SQLite.
         #[source]
         source: Arc<rusqlite::Error>,
     },
-    /// The database was deleted, or replaced, while this process had it open.
+    /// The database was deleted or replaced while this process had it open.
     #[error("the store was deleted: {} is missing or was replaced, and nothing was accepted", .path.display())]
     StoreDeleted {
         /// The database.
         path: PathBuf,
     },
-    /// After a recovery, agents may be missing until they are read back from files.
+    /// The hub was recovered, and agents may be missing until they are read back from files.
     #[error("the journal was recovered and agents are still being restored from files: retry in a moment")]
     Rebuilding,
-    /// The disk failed after the message was written, and the rollback failed as well.
+    /// The outcome is unknown: the disk failed after the message was written, and the rollback failed too.
     #[error("the disk failed while the message was written: whether it was accepted is not known")]
     OutcomeUnknown {
-        /// The error of SQLite.
+        /// The error from SQLite.
         #[source]
         source: Arc<rusqlite::Error>,
     },
     /// SQLite reported an error.
     #[error("the journal could not be read or written")]
     Store {
-        /// The error of SQLite.
+        /// The error from SQLite.
         #[source]
         source: Arc<rusqlite::Error>,
     },
@@ -268,7 +275,7 @@ pub enum HubError {
     Closed,
 }
 
-/// Describes why a claim is not in force.
+/// Describes why a claim is no longer in force.
 fn stale(holder: Option<&AgentId>, was_claimed: bool) -> String {
     match holder {
         Some(holder) => format!("{holder} holds it now"),
@@ -303,7 +310,7 @@ impl From<Arc<rusqlite::Error>> for HubError {
 }
 
 impl HubError {
-    /// True if the disk is read-only, full or failing, so that a write failed. Reads still work.
+    /// Returns true if a write failed because the disk is read-only, full or failing. Reads still work.
     pub fn is_disk(&self) -> bool {
         use rusqlite::ErrorCode::{CannotOpen, SystemIoFailure};
         match self {
@@ -318,12 +325,12 @@ impl HubError {
 }
 
 impl HubError {
-    /// True if the database itself is damaged, rather than the request or the disk.
+    /// Returns true if the database itself is damaged, rather than the request or the disk.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Store { source } if is_damage(source))
     }
 
-    /// Returns SQLite's error, if the database itself failed and not the request.
+    /// Returns SQLite's error if the database itself failed, and not the request.
     pub(crate) fn of_database(&self) -> Option<&Arc<rusqlite::Error>> {
         match self {
             Self::Store { source }
@@ -336,7 +343,7 @@ impl HubError {
         }
     }
 
-    /// Duplicates the error, for each of several callers that one failure affects.
+    /// Duplicates the error, for several callers that are affected by one failure.
     pub(crate) fn duplicate(&self) -> Self {
         match self {
             Self::Store { source } | Self::NoSpace { source } | Self::ReadOnly { source } => {
@@ -346,13 +353,14 @@ impl HubError {
             Self::DamagedInUse { path } => Self::DamagedInUse { path: path.clone() },
             Self::SideFileInUse { path } => Self::SideFileInUse { path: path.clone() },
             Self::File(error) => error.duplicate().into(),
-            // Any other failure that keeps work from being done at all.
+            // Any other failure here means that no work can be done at all.
             _ => Self::Closed,
         }
     }
 
-    /// True if the store accepts nothing at present, whatever the message: an intake stops and retries all later. Other
-    /// errors concern the one message.
+    /// Returns true if the store currently accepts no message at all.
+    ///
+    /// An intake then stops and retries all messages later. Other errors concern only the one message.
     pub fn is_store_unavailable(&self) -> bool {
         matches!(
             self,
@@ -366,7 +374,7 @@ impl HubError {
         )
     }
 
-    /// True if a retry of the same request may succeed a little later.
+    /// Returns true if a later retry of the same request may succeed.
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::NoSpace { .. }
@@ -394,8 +402,10 @@ impl HubError {
     }
 }
 
-/// True if an error is a reason to check the database: damage, or an SQL statement that does not fit the
-/// tables, which is how a damaged list of tables shows itself.
+/// Returns true if an error is a reason to check the database for damage.
+///
+/// The reasons are damage that SQLite reports, and an SQL statement that does not fit the tables, which is the symptom
+/// of a damaged schema.
 pub(crate) fn is_suspicious(error: &rusqlite::Error) -> bool {
     let misfit = match error {
         rusqlite::Error::SqlInputError { .. } => true,

@@ -1,20 +1,24 @@
-//! Events of the hub, for subscribers.
+//! Events that the hub publishes to subscribers.
 
 use std::sync::{Arc, OnceLock};
 
 use switchboard_core::{AgentId, Delivery, MessageId, Presence};
 use tokio::sync::broadcast;
 
-/// Events that a slow subscriber may lag behind. Beyond that, the oldest are dropped for this subscriber alone;
-/// it gets [`broadcast::error::RecvError::Lagged`] and reads the journal instead.
+/// Maximum number of events by which a slow subscriber may lag.
+///
+/// Beyond that, the oldest events are dropped for this subscriber alone; it gets
+/// [`broadcast::error::RecvError::Lagged`] and reads the journal instead.
 const BUFFER: usize = 4096;
 
-/// Event of the hub. A closed set: dashboard, `tail` and the link to other hubs all see the same events.
+/// Event of the hub.
+///
+/// The set is closed: dashboard, `tail` and the link to other hubs all see the same events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HubEvent {
-    /// A process, this one or another, has accepted a message.
+    /// This or another process has accepted a message.
     Accepted {
-        /// Its number in the journal.
+        /// Number of the message in the journal.
         seq: i64,
         /// The message.
         id: MessageId,
@@ -23,21 +27,22 @@ pub enum HubEvent {
     Delivery(Box<Delivery>),
     /// An agent, alias, route or team was added, changed or removed in this process.
     Directory,
-    /// This process received a heartbeat of an agent.
+    /// This process received a heartbeat from an agent.
     Presence(Box<Presence>),
     /// A breaker stopped a message.
     Stopped {
         /// The stopped message.
         id: MessageId,
-        /// Its sender.
+        /// Sender of the message.
         from: AgentId,
         /// Reason for the stop.
         reason: String,
     },
 }
 
-/// Channel that publishes events to subscribers. Its buffer, 450 kB, is allocated for the first subscriber:
-/// most processes never have one.
+/// Broadcast channel that publishes events to subscribers.
+///
+/// Its buffer of 450 kB is allocated for the first subscriber, because most processes never have one.
 #[derive(Debug, Clone)]
 pub(crate) struct Events(Arc<OnceLock<broadcast::Sender<HubEvent>>>);
 
@@ -47,7 +52,7 @@ impl Events {
     }
 
     pub(crate) fn send(&self, event: HubEvent) {
-        // Sending fails only without subscribers.
+        // Sending fails only if there is no subscriber, so the error is ignored.
         if let Some(events) = self.0.get() {
             let _ = events.send(event);
         }

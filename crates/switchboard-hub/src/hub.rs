@@ -1,4 +1,4 @@
-//! The handle to the hub: opening and closing, and a handle for each subject.
+//! Handle to the hub: opens and closes it, and gives access to its parts.
 
 mod agents;
 mod breakers;
@@ -65,13 +65,13 @@ use crate::store::recover::{self, DATABASE, Opened};
 use crate::store::wal_monitor::is_short_read;
 use crate::store::writer::{CachedDirectory, RunningWriter, Setup, Transaction, Writer};
 
-/// The running hub. Cloning it is shallow: clones share one state.
+/// Handle to the running hub. Cloning it is shallow: clones share one state.
 #[derive(Clone)]
 pub struct Hub {
     inner: Arc<Inner>,
 }
 
-/// Work on a read connection.
+/// Boxed closure that runs on a read connection.
 type ReadWork<T> = Box<dyn FnOnce(&Connection) -> Result<T, HubError> + Send>;
 
 struct Inner {
@@ -99,7 +99,9 @@ struct Inner {
 }
 
 impl Hub {
-    /// Opens the hub in its folder, which must exist. Other processes may have it open as well.
+    /// Opens the hub in its folder, which must exist.
+    ///
+    /// Other processes may have the hub open as well.
     pub async fn open(config: HubConfig) -> Result<Self, HubError> {
         blocking::run(move || Self::open_blocking(config)).await.map_err(|_| HubError::Closed)?
     }
@@ -163,7 +165,7 @@ impl Hub {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Accepts no more work, finishes what was queued, and closes the database.
+    /// Shuts the hub down: refuses new work, finishes queued work, and closes the database.
     pub async fn shut_down(&self) {
         self.journal().index_portion().await;
         self.inner.shutdown.cancel();
@@ -178,67 +180,67 @@ impl Hub {
         self.inner.store.readers.close();
     }
 
-    /// The journal of accepted messages.
+    /// Returns access to the journal of accepted messages.
     pub fn journal(&self) -> Journal<'_> {
         Journal { hub: self }
     }
 
-    /// The ids of messages in the protocols of the doors.
+    /// Returns access to native ids, the message ids in the protocols of the doors.
     pub fn native_ids(&self) -> NativeIds<'_> {
         NativeIds { hub: self }
     }
 
-    /// The mailboxes of agents, and what their readers have seen.
+    /// Returns access to the agents' mailboxes and to what their readers have seen.
     pub fn mailboxes(&self) -> Mailboxes<'_> {
         Mailboxes { hub: self }
     }
 
-    /// Agents, teams and peers, with their presence and activity.
+    /// Returns access to agents, teams and peers, with their presence and activity.
     pub fn agents(&self) -> Agents<'_> {
         Agents { hub: self }
     }
 
-    /// Task claims, and reservations of files.
+    /// Returns access to task claims and file reservations.
     pub fn claims(&self) -> Claims<'_> {
         Claims { hub: self }
     }
 
-    /// Breakers, and the messages that they stop.
+    /// Returns access to the circuit breakers and the messages that they stop.
     pub fn breakers(&self) -> Breakers<'_> {
         Breakers { hub: self }
     }
 
-    /// Deliveries, and the doors that make them.
+    /// Returns access to deliveries and the doors that make them.
     pub fn deliveries(&self) -> Deliveries<'_> {
         Deliveries { hub: self }
     }
 
-    /// The relay of messages to linked hubs.
+    /// Returns access to the relay of messages to linked hubs.
     pub fn relay(&self) -> Relay<'_> {
         Relay { hub: self }
     }
 
-    /// The notes of a door.
+    /// Returns access to the notes of a door, which are its persistent key-value state.
     pub fn notes(&self, door: Door) -> Notes<'_> {
         Notes { hub: self, door }
     }
 
-    /// Leases of services.
+    /// Returns access to the leases of services.
     pub fn services(&self) -> Services<'_> {
         Services { hub: self }
     }
 
-    /// The database file, its health and its recovery.
+    /// Returns access to the database file, its health and its recovery.
     pub fn database(&self) -> Database<'_> {
         Database { hub: self }
     }
 
-    /// The settings that it was opened with.
+    /// Returns the settings with which the hub was opened.
     pub fn config(&self) -> &HubConfig {
         &self.inner.config
     }
 
-    /// The folder with the database.
+    /// Returns the folder that contains the database.
     pub fn folder(&self) -> &Dir {
         &self.inner.folder
     }
@@ -248,12 +250,12 @@ impl Hub {
         self.inner.config.clock.now()
     }
 
-    /// True if the folder is on a local disk, so that a file access takes microseconds.
+    /// Returns true if the folder is on a local disk, where a file access takes microseconds.
     pub fn is_local(&self) -> bool {
         self.inner.is_local
     }
 
-    /// True if this process has accepted, displayed or ended a message.
+    /// Returns true if this process has accepted, displayed or ended a message.
     pub fn has_changed_mail(&self) -> bool {
         self.inner.changed_mail.load(Ordering::Relaxed)
     }
@@ -262,7 +264,7 @@ impl Hub {
         self.inner.changed_mail.store(true, Ordering::Relaxed);
     }
 
-    /// Runs `work` in the next transaction of the writer.
+    /// Runs `work` in the next write transaction.
     pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, HubError>
     where
         T: Send + 'static,
@@ -273,7 +275,7 @@ impl Hub {
         result
     }
 
-    /// Runs `work` on a read connection, off the async threads.
+    /// Runs `work` on a read connection, outside the async threads.
     pub(crate) async fn read<T, F>(&self, work: F) -> Result<T, HubError>
     where
         T: Send + 'static,
@@ -282,18 +284,19 @@ impl Hub {
         self.read_boxed(Box::new(work)).await
     }
 
-    /// Body of [`Hub::read`], which exists once for each result and not for each closure.
+    /// Implements [`Hub::read`], compiled once per result type instead of once per closure.
     async fn read_boxed<T: Send + 'static>(&self, work: ReadWork<T>) -> Result<T, HubError> {
         let hub = self.clone();
         blocking::run(move || hub.read_blocking(work)).await.map_err(|_| HubError::Closed)?
     }
 
-    /// Runs `work` inline on this thread if nothing can block it. `None` if something can, or if it fails: then
-    /// the caller uses [`Hub::read`].
+    /// Runs `work` inline on this thread if nothing can block it.
     ///
-    /// For reads of a few rows, which take a tenth of the time of a switch to another thread. A reader never
-    /// waits for the writer. It could wait for a process that opens or closes the database, so SQLite's busy
-    /// wait is off here.
+    /// Returns `None` if something can block it, or if it fails; the caller then uses [`Hub::read`].
+    ///
+    /// This is for reads of a few rows, which take a tenth of the time of a switch to another thread. A reader never
+    /// waits for the writer, but could wait for a process that opens or closes the database, so SQLite's busy wait is
+    /// off here.
     fn try_read<T>(&self, work: &dyn Fn(&Connection) -> Result<T, HubError>) -> Option<T> {
         if !self.inner.is_local {
             return None;
@@ -307,7 +310,7 @@ impl Hub {
         found.flatten()
     }
 
-    /// Runs `work` on a read connection, on a thread that may block.
+    /// Runs `work` on a read connection, on a thread that is allowed to block.
     fn read_blocking<T>(&self, work: impl FnOnce(&Connection) -> Result<T, HubError>) -> Result<T, HubError> {
         let store = &self.inner.store;
         store.database_file.check()?;
@@ -326,7 +329,7 @@ impl Hub {
             && (is_damage(source) || is_short_read(source))
         {
             self.inner.store.suspect_log();
-            // Even an empty job makes the writer check its files.
+            // Any job, even an empty one, makes the writer check its files.
             self.inner.writer.post(|_| Ok(()));
         }
     }

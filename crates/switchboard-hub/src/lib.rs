@@ -1,13 +1,13 @@
-//! The running core of Switchboard: journal, delivery, directory, claims, breakers and presence.
+//! Hub: the running core of Switchboard, with journal, delivery, directory, claims, breakers and presence.
 //!
-//! [`Hub`] is a cheap handle to shared state. A message enters only through [`Hub::submit`], which returns
-//! once the message is on disk, and leaves only through the [`Outbound`] of a door. Files, processes and the
-//! clock come from `switchboard-sys`.
+//! [`Hub`] is a cheap handle to shared state. A message enters only through [`Hub::submit`], which returns once the
+//! message is on disk, and leaves only through the [`Outbound`] of a door. Files, processes and the clock come from
+//! `switchboard-sys`.
 //!
-//! Each subject has a handle that borrows the hub: [`Journal`], [`NativeIds`], [`Mailboxes`], [`Agents`],
-//! [`Claims`], [`Breakers`], [`Deliveries`], [`Relay`], [`Notes`], [`Services`] and [`Database`].
+//! Each subject has a handle that borrows the hub: [`Journal`], [`NativeIds`], [`Mailboxes`], [`Agents`], [`Claims`],
+//! [`Breakers`], [`Deliveries`], [`Relay`], [`Notes`], [`Services`] and [`Database`].
 //!
-//! The crate knows no protocol: the format of a mailbox, a channel or a peer is a matter of its door.
+//! The crate contains no protocol: the format of a mailbox, a channel or a peer is defined by its door.
 
 mod activity;
 mod breakers;

@@ -1,11 +1,11 @@
-//! Random marks for frames around text of others.
+//! Random marks (nonces) for frames around text of others.
 
 use switchboard_core::FrameNonce;
 
-/// Generates a mark from the system's random numbers.
+/// Generates a mark from the operating system's random number generator.
 pub fn fresh_mark() -> FrameNonce {
-    // A system without random numbers cannot start the TLS and keys of this program either. The fallback
-    // generator is unpredictable enough for those who see only what it renders.
+    // Without system random numbers, this program cannot create TLS sessions or keys either. The fallback generator is
+    // unpredictable enough for those who see only its rendered output.
     FrameNonce::from_random(getrandom::u64().unwrap_or_else(|_| fastrand::u64(..)))
 }
 

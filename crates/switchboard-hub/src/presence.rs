@@ -1,4 +1,4 @@
-//! Presence board: the last heartbeat of each agent. In memory, never journaled.
+//! Presence board: the last heartbeat of each agent, kept in memory and never journaled.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,18 +7,18 @@ use parking_lot::Mutex;
 use switchboard_core::{AgentId, Heartbeat, Presence, PresenceTimeouts, SilenceMeaning};
 use tokio::sync::watch;
 
-/// Last heartbeat of each agent that this process knows of.
+/// Last heartbeat of each agent from which this process has received one.
 #[derive(Debug, Default)]
 pub(crate) struct PresenceBoard {
     beats: Mutex<HashMap<AgentId, Heartbeat>>,
-    /// Agents whose heartbeats cannot be read now.
+    /// Agents whose heartbeats cannot currently be read.
     unobserved: Mutex<HashSet<AgentId>>,
-    /// Counts status changes of agents of this hub.
+    /// Counter of status changes of agents of this hub.
     changes: watch::Sender<u64>,
 }
 
 impl PresenceBoard {
-    /// Records a heartbeat; one that is older than the last is ignored.
+    /// Records a heartbeat. A heartbeat that is older than the last one is ignored.
     pub(crate) fn record(&self, beat: Heartbeat) {
         let mut beats = self.beats.lock();
         let known = beats.get(&beat.agent);
@@ -42,7 +42,7 @@ impl PresenceBoard {
         self.beats.lock().remove(agent);
     }
 
-    /// Replaces the set of agents whose heartbeats cannot be read.
+    /// Replaces the set of agents whose heartbeats cannot currently be read.
     pub(crate) fn set_unobserved(&self, agents: HashSet<AgentId>) {
         *self.unobserved.lock() = agents;
     }

@@ -8,13 +8,13 @@ use rmcp::model::JsonObject;
 use serde_json::{Map, Number, Value, json};
 use switchboard_core::suggest_similar;
 
-/// Maximum length of a wrong value in an error.
+/// Maximum characters of a wrong value that an error shows.
 const MAX_SHOWN_CHARS: usize = 60;
 
 /// Reason why arguments are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentError {
-    /// The argument and its error.
+    /// Description of the problem, with the argument's name.
     pub problem: String,
     /// Next step for the caller.
     pub next: String,
@@ -61,7 +61,7 @@ fn check_members(schema: &JsonObject, arguments: &mut JsonObject, path: &str) ->
         return Err(ArgumentError { problem, next: meaning });
     }
     for (key, value) in arguments {
-        // `null` counts as missing.
+        // A value of `null` counts as a missing argument.
         if let Some(property) = properties.get(key).filter(|_| !value.is_null()) {
             check(property, value, &join_path(path, key))?;
         }
@@ -100,10 +100,10 @@ fn check(schema: &Value, value: &mut Value, path: &str) -> Result<(), ArgumentEr
     }
 }
 
-/// Replaces a float without a fraction by an integer if the schema requires one.
+/// Replaces a float without a fractional part by an integer if the schema requires one.
 fn normalize_integer(schema: &Value, value: &mut Value) {
     let whole = value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0);
-    // Formatted without its fraction, the number is either exact or does not parse as an integer.
+    // Formatted without a fraction, the number either is exact or does not parse as an integer.
     if let Some(number) = whole.filter(|_| schema_type(schema) == Some("integer"))
         && let Ok(number) = format!("{number:.0}").parse::<i64>()
     {
@@ -147,7 +147,7 @@ fn enum_values(schema: &Value) -> Vec<&str> {
     values.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Names the type that a schema requires.
+/// Returns the name of the type that a schema requires.
 fn type_name(schema: &Value) -> &'static str {
     match schema_type(schema) {
         Some("string") => "a text",
@@ -164,7 +164,7 @@ fn type_name(schema: &Value) -> &'static str {
     }
 }
 
-/// Describes a wrong value.
+/// Describes a wrong value for an error.
 fn describe_value(value: &Value) -> String {
     match value {
         Value::Null | Value::Bool(_) => value.to_string(),
@@ -180,7 +180,7 @@ fn example(schema: &Value, argument: &Value) -> Value {
     if let Some(first) = enum_values(schema).first() {
         return json!(first);
     }
-    // Models often write values as strings, and strings as values.
+    // Models often write values as strings, and strings as other values.
     let read = argument.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let as_read = |is_it: fn(&Value) -> bool| read.clone().filter(is_it);
     match schema_type(schema) {

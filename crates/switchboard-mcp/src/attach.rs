@@ -1,12 +1,12 @@
-//! Attached session: a session over stdio that a running `serve` answers, with failover to this process.
+//! Attached sessions: sessions over stdio that a running `serve` answers, with failover to this process.
 //!
 //! The process that the client starts relays lines to the server, which already has the hub and the servers behind
-//! suites open. It records the state that a new server needs ([`ReplayState`]). When the connection breaks or the
-//! server is silent ([`Heartbeat`]), a server in this process gets a replay of that state and then the unanswered
+//! suites open. It records the state that a new server needs ([`ReplayState`]). If the connection breaks or the server
+//! is silent ([`Heartbeat`]), this process starts a server of its own, replays that state to it and then the unanswered
 //! calls. The client does not notice.
 //!
-//! A silent server may be continued later. The session closes its connection before the failover, which fences that
-//! server off: it executes no call from a closed [`Connection`], and marks no mail as seen for it.
+//! A silent server may be resumed later. Before the failover the session closes its connection, which fences that
+//! server off: the server executes no call from a closed [`Connection`], and marks no messages as seen for it.
 
 mod heartbeat;
 mod peer;
@@ -41,10 +41,11 @@ use crate::intake::Refusal;
 use crate::raw_calls::RawCallHandler;
 use crate::stdio::{ClientState, LINE_LIMIT, Line, Lines, parent, serve, streams};
 
-/// Maximum of attached sessions, and of heartbeats. Further sessions run in their own process.
+/// Maximum number of attached sessions, and of heartbeats. Further sessions run in their own process.
 const MAX_SESSIONS: usize = 512;
 
-/// Queue of client lines. When it is full, reading stops and the client's pipe fills up (backpressure).
+/// Capacity of the queue of client lines. When the queue is full, reading stops and the client's pipe fills up
+/// (backpressure).
 const LINE_QUEUE: usize = 64;
 
 /// Timeout for the server's welcome.
@@ -53,7 +54,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a server that is shutting down may still hold the lease on the agent's name.
 const NAME_LEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// First line of a connection.
+/// First line of a connection, which says what the connection is for.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 enum Greeting {
@@ -66,11 +67,11 @@ enum Greeting {
 /// Greeting of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Version of the program: another version may have other tools.
+    /// Version of the client program. Another version may have other tools, so it is rejected.
     pub version: String,
     /// Agent that the client was configured for.
     pub agent: Option<String>,
-    /// Tool profile: which tools are listed.
+    /// Tool profile, which decides which tools are listed.
     pub profile: String,
     /// Key with which the session takes over the lease on its agent's name if the server stops.
     pub lease_key: LeaseKey,
@@ -100,7 +101,7 @@ pub async fn serve_attached<H, P>(
             accepted = accept_with_retry("attach", || listener.accept()) => accepted,
             () = shutdown.cancelled() => break,
         };
-        // As many connections again may not have sent their greeting yet.
+        // Allow as many connections again that have not yet sent their greeting.
         if sessions.len() >= 2 * MAX_SESSIONS {
             continue;
         }
@@ -166,7 +167,7 @@ pub struct Attachment {
     heartbeat: Heartbeat,
 }
 
-/// Server in this process, connected by a pair of in-memory pipes.
+/// Server in this process, connected by in-memory pipes.
 #[derive(Debug)]
 pub struct InProcessServer {
     stream: DuplexStream,
@@ -228,7 +229,7 @@ where
     let end = {
         let mut ends = ServerStream::of(attached.stream);
         relay_lines(&mut ends, &mut lines, &mut output, &mut session, silence).await
-        // The connection is closed here, which fences off a server that is only stopped.
+        // Closing the connection here fences off a server that is only stopped.
     };
     if end == EndedBy::Server {
         tracing::warn!("the server has ended or stopped; this session continues in its own process");
@@ -266,7 +267,7 @@ impl<S: AsyncRead + AsyncWrite> ServerStream<S> {
     }
 }
 
-/// The side that ended a relay.
+/// Side that ended a relay.
 #[derive(Debug, PartialEq, Eq)]
 enum EndedBy {
     Client,
@@ -299,14 +300,14 @@ async fn relay_lines<S: AsyncRead + AsyncWrite>(
             };
             for line in recorded {
                 if write_line(to, line).await.is_err() {
-                    // Answers that the server wrote before are still read, up to the end of the stream.
+                    // Continue reading the answers that the server wrote before, up to the end of the stream.
                     return std::future::pending().await;
                 }
             }
         }
         is_over.cancel();
         let _ = to.shutdown().await;
-        // Pending answers are still relayed.
+        // Pending answers are still relayed until the server closes the stream.
         std::future::pending().await
     };
     let to_client = async {
@@ -323,7 +324,7 @@ async fn relay_lines<S: AsyncRead + AsyncWrite>(
                 return EndedBy::Client;
             }
         };
-        // Waits until a line that is being written to the client is complete.
+        // Wait until a line that is being written to the client is complete.
         let _output = output.lock().await;
         // A server that closes the stream has dropped its unanswered calls; a silent server has not.
         let client_ended = is_over.is_cancelled() && !(is_silent && session.lock().has_pending());
@@ -355,7 +356,7 @@ async fn replay_session<S: AsyncRead + AsyncWrite>(
                     ServerLine::Other => {}
                 }
             };
-            // A server that is shutting down holds the lease on the agent's name for a moment.
+            // Retry: a server that is shutting down may hold the lease on the agent's name for a moment.
             if succeeded || Instant::now() > until {
                 break;
             }

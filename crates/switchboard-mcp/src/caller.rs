@@ -1,4 +1,4 @@
-//! Caller of a request: its transport, session and agent.
+//! Caller of a request, with its transport, session and agent.
 
 use ::http::request::Parts;
 use rmcp::RoleServer;
@@ -12,15 +12,15 @@ pub const AGENT_HEADER: &str = "switchboard-agent";
 /// Origin of a request, as far as the transport knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// Transport of the request.
+    /// Transport over which the request arrived.
     pub transport: Transport,
     /// Session id; `None` for stdio and stateless requests.
     pub session: Option<String>,
-    /// Agent that the client claims to speak for, a valid name. Fixed when the session opens.
+    /// Name of the agent that the client claims to speak for, validated. It is fixed when the session opens.
     pub agent: Option<String>,
 }
 
-/// Transports of a request.
+/// Transport over which a request arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// Standard streams of this process.
@@ -59,8 +59,8 @@ impl Caller {
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseClosed(pub(crate) CancellationToken);
 
-/// Returns a token that fires when the response to this request is closed. What a tool shows after that is lost unless
-/// the client resumes the response.
+/// Returns a token that fires when the response to this request is closed. Tool output after that is lost unless the
+/// client resumes the response.
 pub fn response_closed(context: &RequestContext<RoleServer>) -> CancellationToken {
     context
         .extensions

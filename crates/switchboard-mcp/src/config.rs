@@ -1,15 +1,15 @@
-//! Configuration of the HTTP server.
+//! Configuration of the HTTP server: port, admission, limits and timeouts.
 
 use std::time::Duration;
 
 /// Port to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PortChoice {
-    /// 3100, or the first free one of the four ports after it, as clients of the workspace protocol expect; any free
-    /// port if all five are taken.
+    /// Port 3100, or the first free port up to 3104, as clients of the workspace protocol expect. Any free port if all
+    /// five are taken.
     #[default]
     Default,
-    /// This port only; 0 lets the system choose.
+    /// Only this port; 0 lets the system choose.
     Exactly(u16),
 }
 
@@ -23,11 +23,12 @@ pub struct HttpConfig {
     /// Values of `Origin` that are accepted in addition to our own, as `scheme://host[:port]`. Pages of any other
     /// origin are rejected, even with a valid token.
     pub allowed_origins: Vec<String>,
-    /// True if each route except `/health` requires the token. Only test programs disable it.
+    /// True if each route except `/health` requires the token. Only tests disable it.
     pub require_token: bool,
-    /// Maximum request body. The MCP SDKs accept 4 MiB.
+    /// Maximum size of a request body in bytes. The MCP SDKs accept 4 MiB.
     pub body_limit: usize,
-    /// Maximum request header. A token, a session id and the headers of browsers need a tenth of 32 KiB.
+    /// Maximum size of a request header in bytes. A token, a session id and the headers of browsers need a tenth of 32
+    /// KiB.
     pub header_limit: usize,
     /// Timeout of a request header; also the idle timeout of a connection.
     pub header_timeout: Duration,
@@ -37,9 +38,9 @@ pub struct HttpConfig {
     pub write_timeout: Duration,
     /// Interval of keep-alive comments on an idle stream, which let both sides detect a broken connection.
     pub keep_alive: Duration,
-    /// Maximum of connections. Further ones get a 503 response and are closed.
+    /// Maximum number of connections. Further ones get a 503 response and are closed.
     pub max_connections: usize,
-    /// Maximum of sessions, streamable and SSE together. Further ones get a 429 response.
+    /// Maximum number of sessions, streamable and SSE together. Further ones get a 429 response.
     pub max_sessions: usize,
     /// Idle timeout of a streamable session without a stream or request.
     pub session_idle_timeout: Duration,

@@ -1,4 +1,4 @@
-//! Errors of a transport as a whole.
+//! Errors of the MCP transports and their files.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub enum McpError {
     Bind {
         /// The port.
         port: u16,
-        /// Error of the system.
+        /// Underlying system error.
         source: io::Error,
     },
     /// A standard stream is unusable.
@@ -21,7 +21,7 @@ pub enum McpError {
     Stdio {
         /// `stdin` or `stdout`.
         stream: &'static str,
-        /// Error of the system.
+        /// Underlying system error.
         source: io::Error,
     },
     /// The system returned no random bytes.

@@ -36,13 +36,14 @@ use crate::listener::Listener;
 use crate::panics::Isolated;
 use crate::token::Token;
 
-/// How long responses in flight may take after the shutdown. Less than the two seconds of a complete shutdown.
+/// Grace period for responses in flight after the shutdown. It is less than the two seconds within which the shutdown
+/// completes.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(1500);
 
-/// Creates the handler of a session.
+/// Factory that creates the handler of a session.
 type HandlerFactory = Arc<dyn Fn() -> Isolated + Send + Sync>;
 
-/// Returns the fields that the server's owner adds to `/health`.
+/// Function that returns the fields which the server's owner adds to `/health`.
 type HealthFields = Arc<dyn Fn() -> Value + Send + Sync>;
 
 /// Serves MCP, `/health` and the `extra` routes on `listener` until `shutdown`.
@@ -77,7 +78,7 @@ async fn serve_handlers(
 ) -> Result<(), McpError> {
     let admission = Arc::new(Admission::new(&config, listener.port(), token.clone())?);
     let closing = shutdown.child_token();
-    // Background tasks end with this function, also when its future is dropped.
+    // Background tasks end with this function, even if its future is dropped.
     let _closing = closing.clone().drop_guard();
     let permits = Arc::new(Semaphore::new(config.max_sessions));
     let sessions = Sessions::default();
@@ -118,7 +119,8 @@ async fn serve_handlers(
     Ok(())
 }
 
-/// Returns the limits of a connection. Requests have no timeout: event streams and calls that wait last for hours.
+/// Returns the limits of a connection. Requests have no timeout, because event streams and waiting calls may last for
+/// hours.
 fn connection_limits(config: &HttpConfig) -> ConnectionLimits {
     ConnectionLimits {
         header_bytes: config.header_limit,
@@ -164,7 +166,7 @@ async fn health_response(State(state): State<HealthState>) -> Response {
 
 /// Ends sessions whose clients disconnected without closing them.
 async fn end_idle_sessions(sessions: Sessions, limit: Duration, closing: CancellationToken) {
-    // Often enough that a session ends shortly after its timeout.
+    // The interval is short enough that a session ends shortly after its timeout.
     let mut ticks = interval((limit / 10).clamp(Duration::from_millis(10), Duration::from_secs(30)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -1,8 +1,8 @@
-//! Parsing and validation of JSON-RPC messages, with an error answer for each invalid one.
+//! Parsing and validation of JSON-RPC messages, with an error answer for each invalid message.
 //!
-//! `rmcp` drops messages that it cannot parse, answers them without their id, or treats them as an unknown method. Here
-//! they get the error that JSON-RPC 2.0 (section 5.1) requires, on all transports, and `rmcp` receives valid messages
-//! only.
+//! `rmcp` drops messages that it cannot parse, answers them without their id, or treats them as an unknown method. This
+//! module returns the error that JSON-RPC 2.0 (section 5.1) requires, on all transports, and `rmcp` receives only valid
+//! messages.
 
 use std::fmt::{self, Display};
 
@@ -23,7 +23,8 @@ use switchboard_core::json::deserialize_present;
 
 use crate::arguments::validate_arguments;
 
-/// Maximum of messages in a batch: the size of the queue of a session over `/sse`, so that all of them fit or none.
+/// Maximum number of messages in a batch. It equals the queue capacity of a session over `/sse`, so that either all of
+/// them fit or none.
 pub(crate) const MAX_BATCH: usize = 64;
 
 /// Error answer to an invalid message.
@@ -59,11 +60,11 @@ impl Refusal {
             error: &'a ErrorData,
         }
         let answer = Answer { jsonrpc: "2.0", id: self.id.as_deref(), error: &self.error };
-        // Our errors always serialize; an empty answer is no worse than a crash.
+        // Serializing our errors cannot fail; if it did, an empty answer would be better than a panic.
         serde_json::to_vec(&answer).unwrap_or_default()
     }
 
-    /// True if only the params are invalid, so that the HTTP request itself was valid.
+    /// Returns true if only the params are invalid, so that the HTTP request itself was valid.
     pub(crate) fn is_about_params(&self) -> bool {
         self.error.code == rmcp::model::ErrorCode::INVALID_PARAMS
     }
@@ -94,12 +95,12 @@ pub(crate) fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Refusal> {
     if envelope.jsonrpc.map(RawValue::get) != Some(r#""2.0""#) {
         return Err(Refusal::invalid(envelope.id, r#"`jsonrpc` must be "2.0""#));
     }
-    // An error answer of the client may lack an id: JSON-RPC requires that if it could not parse our request.
+    // An error answer from the client may lack an id: JSON-RPC requires that if the client could not parse our request.
     if envelope.method.is_some() && envelope.id.is_some() && id.is_none() {
         let problem = "`id` must be a string or an integer of at most 64 bits, without a fraction";
         return Err(Refusal::invalid(envelope.id, problem));
     }
-    // `null` counts as missing, as in `rmcp`.
+    // A value of `null` counts as missing, as in `rmcp`.
     if envelope.method.is_some()
         && envelope.params.is_some_and(|params| !matches!(params.get().as_bytes(), [b'{', ..] | b"null"))
     {
@@ -109,7 +110,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Refusal> {
         let problem = describe_json_error(&error);
         Refusal::invalid(envelope.id, format!("this is not a request, notification or response: {problem}"))
     })?;
-    // A known method parsed as a custom request: its params are invalid.
+    // A known method was parsed as a custom request, so its params are invalid.
     if let ClientJsonRpcMessage::Request(request) = &message
         && let ClientRequest::CustomRequest(custom) = &request.request
     {
@@ -122,9 +123,10 @@ pub(crate) fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Refusal> {
     Ok(message)
 }
 
-/// Splits a batch; `None` if it is not one. Only for sessions with batches: see [`allows_batches`].
+/// Splits a batch into its messages; returns `None` if the input is not a batch. Only for sessions with batches: see
+/// [`allows_batches`].
 ///
-/// The parts are raw JSON, and each may turn out to be invalid.
+/// The messages are raw JSON, and each may turn out to be invalid.
 pub(crate) fn batch(bytes: &[u8]) -> Option<Result<Vec<&RawValue>, Refusal>> {
     if bytes.trim_ascii_start().first() != Some(&b'[') {
         return None;
@@ -156,12 +158,12 @@ pub(crate) fn negotiated_version(message: &ServerJsonRpcMessage) -> Option<&Prot
     Some(&result.protocol_version)
 }
 
-/// True if clients of this version may send batches: only 2025-03-26 has them.
+/// Returns true if clients of this version may send batches. Only 2025-03-26 has them.
 pub(crate) fn allows_batches(version: &ProtocolVersion) -> bool {
     *version == ProtocolVersion::V_2025_03_26
 }
 
-/// True if a message belongs to no session: as of 2026-07-28, requests are stateless.
+/// Returns true if a message belongs to no session: as of 2026-07-28, requests are stateless.
 ///
 /// `named` is the version that the transport received outside the message. The rule is the same as in `rmcp`.
 pub(crate) fn is_stateless(message: Option<&ClientJsonRpcMessage>, named: Option<&str>) -> bool {
@@ -181,17 +183,17 @@ pub(crate) fn is_stateless(message: Option<&ClientJsonRpcMessage>, named: Option
     }
 }
 
-/// True if a message can be the first one for `rmcp`, which otherwise ends the session.
+/// Returns true if `rmcp` accepts this message as the first one. It ends the session after any other.
 pub(crate) fn can_open(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, ClientJsonRpcMessage::Request(_))
 }
 
-/// True if any message may follow this one: the session is open, in either protocol era.
+/// Returns true if any message may follow this one, because the session is open in either protocol era.
 pub(crate) fn opens_session(message: &ClientJsonRpcMessage) -> bool {
     let ClientJsonRpcMessage::Request(request) = message else { return false };
     match &request.request {
         ClientRequest::InitializeRequest(_) => true,
-        // Discovery only: both eras are still possible after it.
+        // `server/discover` does not open a session: after it, both protocol eras are still possible.
         ClientRequest::DiscoverRequest(_) => false,
         request => {
             let meta = request.get_meta();
@@ -203,7 +205,7 @@ pub(crate) fn opens_session(message: &ClientJsonRpcMessage) -> bool {
     }
 }
 
-/// True if an id round-trips unchanged: a string, or an integer in its shortest form.
+/// Returns true if an id round-trips unchanged: a string, or an integer in its shortest form.
 pub(crate) fn is_id(written: &str) -> bool {
     written.starts_with('"') && serde_json::from_str::<String>(written).is_ok()
         || written.parse::<i64>().is_ok_and(|number| number.to_string() == written)
@@ -211,7 +213,7 @@ pub(crate) fn is_id(written: &str) -> bool {
 
 fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, Refusal> {
     match bytes.trim_ascii_start().first() {
-        // Serde would deserialize an array as a struct, by field order.
+        // Only objects are parsed, because serde would deserialize an array as a struct, by field order.
         Some(b'[') => match serde_json::from_slice::<IgnoredAny>(bytes) {
             Ok(_) => Err(Refusal::invalid(
                 None,
@@ -234,7 +236,7 @@ fn parse_error(error: &serde_json::Error) -> Refusal {
     }
 }
 
-/// Parts of a batch, truncated to [`MAX_BATCH`], and their count.
+/// Messages of a batch, truncated to [`MAX_BATCH`], and their total count.
 struct BatchParts<'a> {
     parts: Vec<&'a RawValue>,
     count: usize,

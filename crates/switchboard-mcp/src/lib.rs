@@ -1,7 +1,7 @@
-//! MCP transports: stdio, streamable HTTP and the older HTTP+SSE, with one kind of handler.
+//! MCP transports: stdio, streamable HTTP and the older HTTP+SSE, with one handler interface.
 //!
-//! [`serve_stdio`] serves the parent process over the standard streams, [`serve_http`] all clients that reach the
-//! [`Listener`] and have the [`Token`]. Both support all protocol versions that `rmcp` knows, from 2024-11-05 to
+//! [`serve_stdio`] serves the parent process over the standard streams. [`serve_http`] serves all clients that reach
+//! the [`Listener`] and have the [`Token`]. Both support all protocol versions that `rmcp` knows, from 2024-11-05 to
 //! 2026-07-28, and call an `rmcp::ServerHandler`, which gets the [`Caller`] of each request.
 //!
 //! Input is validated before `rmcp` receives it, so that invalid bytes get an answer and never end a session: see
@@ -11,7 +11,7 @@
 //!
 //! A running server can answer a session over stdio, with failover to the session's own process: see `attach.rs`.
 //!
-//! The crate knows nothing of mailboxes or messages of Switchboard; those belong to the handler.
+//! This crate does not depend on Switchboard's mailboxes or messages; those belong to the handler.
 
 mod arguments;
 mod attach;

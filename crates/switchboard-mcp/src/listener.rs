@@ -1,4 +1,4 @@
-//! Socket of the HTTP server.
+//! Listening socket of the HTTP server.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use crate::config::PortChoice;
 use crate::error::McpError;
 
-/// Ports that clients of the workspace protocol try without `server_info.json`.
+/// First of the ports up to [`LAST_PORT`] that clients of the workspace protocol try without `server_info.json`.
 const FIRST_PORT: u16 = 3100;
 const LAST_PORT: u16 = 3104;
 
@@ -34,7 +34,8 @@ impl Listener {
                         Err(source) => return Err(McpError::Bind { port, source }),
                     }
                 }
-                // Clients find any other port in `server_info.json`, which clients of the protocol read first.
+                // If all ports are taken, use any free one: clients of the protocol read `server_info.json` first and
+                // find the port there.
                 Self::bind_one(0).await.map_err(|source| McpError::Bind { port: 0, source })
             }
         }

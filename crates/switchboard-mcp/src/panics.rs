@@ -47,10 +47,10 @@ pub(crate) fn report_panic(method: &str) -> ErrorData {
     ErrorData::internal_error(message, None)
 }
 
-/// A handler whose requests are isolated from each other's panics. Clones share it.
+/// A handler whose requests are isolated from each other's panics. Clones share the handler.
 ///
-/// It hides the handler's type: the transports, and `rmcp`'s service behind them, are compiled once and not once for each
-/// type of handler.
+/// It erases the handler's type, so that the transports, and `rmcp`'s service behind them, are compiled once and not
+/// once for each type of handler.
 #[derive(Clone)]
 pub(crate) struct Isolated(Arc<dyn Handler>);
 

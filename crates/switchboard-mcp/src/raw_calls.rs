@@ -1,15 +1,15 @@
 //! Raw calls: tool calls and list requests that bypass `rmcp` (pass-through).
 //!
 //! `rmcp` deserializes messages into types and loses fields that its types lack. A pass-through call to a server behind
-//! us must not change, so it is forwarded as raw JSON, and so is its result. That is also faster, and therefore used
-//! for other calls as well. Measured beside a build in which `RawBypass::accepts` declines our own tools:
+//! us must not change, so the call and its result are forwarded as raw JSON. That is also faster, and therefore used
+//! for other calls as well. Measured against a build in which `RawBypass::accepts` declines our own tools:
 //!
-//! - one client that waits for each answer: `check_inbox` takes 124 µs beside 171 µs over HTTP and 24 µs beside 30 µs
-//!   over stdio; `send_message` 0.61 ms beside 0.72 ms and 0.50 ms beside 0.50 ms;
-//! - `cargo run --release -p bench -- mcp --quick`, `check_inbox_http_1`: 12,400/s beside 3,400 to 4,900/s.
+//! - one client that waits for each answer: `check_inbox` takes 124 µs instead of 171 µs over HTTP and 24 µs instead of
+//!   30 µs over stdio; `send_message` 0.61 ms instead of 0.72 ms over HTTP and 0.50 ms in both cases over stdio;
+//! - `cargo run --release -p bench -- mcp --quick`, `check_inbox_http_1`: 12,400/s instead of 3,400 to 4,900/s.
 //!
 //! Over stdio, all calls that [`RawCallHandler::accepts`] accepts bypass `rmcp`. Over streamable HTTP, only those for
-//! which [`RawCallHandler::is_prompt`] is true: the others need an event stream, which `rmcp` serves. The handler of
+//! which [`RawCallHandler::is_prompt`] is true do: the others need an event stream, which `rmcp` serves. The handler of
 //! such a session registers its raw call handler with [`offer_raw_calls`].
 
 use std::collections::HashMap;
@@ -33,18 +33,19 @@ use crate::caller::Caller;
 use crate::intake;
 use crate::panics::report_panic;
 
-/// Maximum of calls in flight per session. Further calls are rejected.
+/// Maximum number of calls in flight per session. Further calls are rejected.
 const MAX_IN_FLIGHT: usize = 256;
 
 /// Key in a request's `_meta` that marks it as stateless.
 const PROTOCOL_VERSION_META: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// Handler of raw calls.
+/// Handler of tool calls and list requests as raw JSON.
 pub trait RawCallHandler: Clone + Send + Sync + 'static {
-    /// True if it answers calls of the tool.
+    /// Returns true if this handler answers calls of the tool.
     fn accepts(&self, tool: &str) -> bool;
 
-    /// True if calls of an accepted tool are answered soon, without messages to the client before the answer.
+    /// Returns true if calls of an accepted tool are answered soon. Such calls send no message to the client before the
+    /// answer.
     fn is_prompt(&self, _tool: &str) -> bool {
         false
     }
@@ -52,12 +53,13 @@ pub trait RawCallHandler: Clone + Send + Sync + 'static {
     /// Answers a call with the complete result as JSON, or with a JSON-RPC error as JSON.
     fn call(&self, call: RawCall) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send;
 
-    /// True if it answers requests of a list method: the list has entries that `rmcp` would not forward unchanged.
+    /// Returns true if this handler answers requests of a list method. It does so for lists with entries that `rmcp`
+    /// would not forward unchanged.
     fn handles_list(&self, _method: &str) -> bool {
         false
     }
 
-    /// Answers a list request in the same way.
+    /// Answers a list request with the complete result as JSON, or with a JSON-RPC error as JSON.
     fn list(&self, _list: RawList) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send {
         std::future::ready(Err(RawValue::NULL.to_owned()))
     }
@@ -76,7 +78,7 @@ pub struct RawCall {
     pub meta: Option<Box<RawValue>>,
     /// Progress token, which is also in `meta`.
     pub progress_token: Option<Box<RawValue>>,
-    /// Fires when the client cancels the call. No answer is sent then.
+    /// Token that fires when the client cancels the call. No answer is sent then.
     pub cancelled: CancellationToken,
 }
 
@@ -87,7 +89,7 @@ pub struct RawList {
     pub method: String,
     /// Params as the client wrote them.
     pub params: Option<Box<RawValue>>,
-    /// Fires when the client cancels the request. No answer is sent then.
+    /// Token that fires when the client cancels the request. No answer is sent then.
     pub cancelled: CancellationToken,
 }
 
@@ -203,7 +205,7 @@ impl fmt::Debug for PromptCallHandler {
     }
 }
 
-/// Slot in which the handler of a session over HTTP registers its [`RawCallHandler`]. Clones share it.
+/// Slot in which the handler of a session over HTTP registers its [`RawCallHandler`]. Clones share the slot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HandlerSlot(Arc<OnceLock<PromptCallHandler>>);
 
@@ -213,8 +215,10 @@ impl HandlerSlot {
     }
 }
 
-/// Lets the prompt calls of a session bypass `rmcp` from now on. `extensions` are those of the context of any message
-/// of the session; without effect on transports that do not support it.
+/// Lets the prompt calls of a session bypass `rmcp` from now on.
+///
+/// `extensions` are those of the context of any message of the session. On transports that do not support it, the call
+/// has no effect.
 pub fn offer_raw_calls(extensions: &Extensions, handler: impl RawCallHandler) {
     let parts = extensions.get::<Parts>();
     if let Some(slot) = parts.and_then(|parts| parts.extensions.get::<HandlerSlot>()) {
@@ -222,15 +226,15 @@ pub fn offer_raw_calls(extensions: &Extensions, handler: impl RawCallHandler) {
     }
 }
 
-/// Raw calls in flight of one session, by raw id. Clones share them.
+/// Raw calls in flight of one session, keyed by raw id. Clones share the same map.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InFlight {
     calls: Arc<Mutex<HashMap<String, CancellationToken>>>,
-    /// Fires when the session ends; its answers are no longer needed.
+    /// Token that fires when the session ends and its answers are no longer needed.
     over: CancellationToken,
 }
 
-/// Classification of a message.
+/// Classification of an incoming message.
 pub(crate) enum Classified {
     /// An accepted call and its id.
     Call(Box<RawValue>, RawCall),
@@ -238,7 +242,7 @@ pub(crate) enum Classified {
     List(Box<RawValue>, RawList),
     /// A rejected request: its id and the error.
     Refused(Box<RawValue>, Box<RawValue>),
-    /// The client cancelled a call in flight; its token has fired.
+    /// The client cancelled a call in flight, whose token has fired.
     Cancelled,
     /// Any other message, which `rmcp` handles.
     Other,
@@ -273,14 +277,14 @@ struct CancelParams<'a> {
 }
 
 impl InFlight {
-    /// Creates the calls of a session that ends when the token fires.
+    /// Creates an empty set of calls for a session that ends when the token fires.
     pub(crate) fn until(over: CancellationToken) -> Self {
         Self { calls: Arc::default(), over }
     }
 
     /// Classifies a message. Invalid messages count as [`Classified::Other`] and are rejected later.
     pub(crate) fn classify(&self, bytes: &[u8], handler: &impl RawCallHandler) -> Classified {
-        // Serde would deserialize an array as a struct, by field order.
+        // Only objects are parsed, because serde would deserialize an array as a struct, by field order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Classified::Other;
         }
@@ -312,7 +316,7 @@ impl InFlight {
         }
         let meta = params.meta.map(|meta| serde_json::from_str::<HashMap<&str, &RawValue>>(meta.get()));
         let Ok(meta) = meta.transpose().map(Option::unwrap_or_default) else { return Classified::Other };
-        // Requests as of 2026-07-28 have rules of their own, which `rmcp` implements.
+        // Requests as of 2026-07-28 follow other rules, which `rmcp` implements.
         if !handler.accepts(params.name) || meta.contains_key(PROTOCOL_VERSION_META) {
             return Classified::Other;
         }
@@ -354,7 +358,7 @@ impl InFlight {
     fn register(&self, id: &RawValue) -> Result<CancellationToken, Box<RawValue>> {
         let mut calls = self.calls.lock();
         if calls.contains_key(id.get()) {
-            // The client could not match two answers with the same id.
+            // Reject the second call, because the client could not match two answers with the same id.
             let problem = format!("a call with the id {} is already in flight; use another id", id.get());
             return Err(error(ErrorData::invalid_request(problem, None)));
         }
@@ -381,7 +385,7 @@ impl InFlight {
         }
     }
 
-    /// Removes a finished call; returns false if it was cancelled and needs no answer.
+    /// Removes a finished call; returns false if the call was cancelled and needs no answer.
     pub(crate) fn finish(&self, id: &RawValue) -> bool {
         self.calls.lock().remove(id.get()).is_some_and(|call| !call.is_cancelled())
     }
@@ -403,7 +407,8 @@ pub(crate) fn encode_answer(id: &RawValue, outcome: Result<Box<RawValue>, Box<Ra
         Err(error) => (None, Some(&**error)),
     };
     let mut line = serde_json::to_vec(&Answer { jsonrpc: "2.0", id, result, error }).unwrap_or_default();
-    // Line breaks are allowed between JSON tokens but never inside them; here they would end the message.
+    // Replace line breaks, which are allowed between JSON tokens but never inside them; here they would end the
+    // message.
     for byte in &mut line {
         if matches!(byte, b'\n' | b'\r') {
             *byte = b' ';

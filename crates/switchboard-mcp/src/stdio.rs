@@ -1,8 +1,8 @@
 //! MCP over the standard streams, for the parent process.
 //!
-//! stdout contains only protocol messages, one JSON object per line, written by this module alone. The server ends
-//! within two seconds of its client: at the end of stdin, when stdout is closed, or when the parent process has ended
-//! although another process still holds the pipe.
+//! Only this module writes to stdout, and only protocol messages: one JSON object per line. The server exits within two
+//! seconds of its client: at the end of stdin, when stdout is closed, or when the parent process has ended although
+//! another process still holds the pipe.
 
 mod lines;
 pub(crate) mod parent;
@@ -35,14 +35,16 @@ use crate::intake::{self, Refusal};
 use crate::panics::Isolated;
 use crate::raw_calls::{self, AnyRawCallHandler, Classified, InFlight, RawCallHandler};
 
-/// Maximum line length. The same number as in `rmcp`'s clients, so that this server accepts all of their messages.
+/// Maximum line length in bytes. It is the same as in `rmcp`'s clients, so that this server accepts all of their
+/// messages.
 pub(crate) const LINE_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Queue of messages for `rmcp`. When it is full, reading stops and the client's pipe fills up (backpressure).
+/// Capacity of the queue of messages for `rmcp`. When it is full, reading stops and the client's pipe fills up
+/// (backpressure).
 const MESSAGE_QUEUE: usize = 64;
 
-/// How long calls in flight may continue after the end of the input or the shutdown. Clients kill a process that has
-/// not ended after about two seconds.
+/// Grace period for calls in flight after the end of the input or the shutdown. Clients kill a process that has not
+/// ended after about two seconds.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Serves the parent process over the standard streams until it ends the session, or until `shutdown`.
@@ -61,10 +63,10 @@ pub async fn serve_stdio<H: ServerHandler>(
     Ok(())
 }
 
-/// The connection of a client.
+/// Connection of a client, and a future that detects its end.
 pub(crate) struct ClientState {
     connection: Connection,
-    /// Completes when the client is gone.
+    /// Future that completes when the client is gone.
     gone: BoxFuture<'static, ()>,
 }
 
@@ -74,7 +76,7 @@ impl ClientState {
     }
 }
 
-/// Input and output of a session, whatever they are connected to.
+/// Input and output of a session, type-erased.
 type Streams = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
 /// Serves the client of two streams until it ends the input, closes its connection or disconnects.
@@ -97,13 +99,13 @@ async fn serve_streams(
     client: ClientState,
     shutdown: CancellationToken,
 ) {
-    // Dropped after the guard of `over`: while an answer can be written, its connection counts as open. An answer on a
-    // connection that counts as closed would show mail that stays unseen.
+    // The connection is dropped after the guard of `over`: while an answer can be written, its connection must count as
+    // open. Otherwise the answer would show messages that stay unseen.
     let ClientState { connection, gone: mut client_gone } = client;
     let output = Output::new(output);
     let (sender, messages) = mpsc::channel(MESSAGE_QUEUE);
     let input_ended = CancellationToken::new();
-    // A call that continued to wait for mail would take it from the agent's next session.
+    // A call that continued to wait for messages would take them from the agent's next session.
     let over = CancellationToken::new();
     let _over = over.clone().drop_guard();
     let in_flight = InFlight::until(over);
@@ -136,7 +138,7 @@ async fn serve_streams(
     reader.abort();
 }
 
-/// Forwards each message of the input; answers invalid ones.
+/// Forwards each message of the input to `rmcp` or the raw calls; answers invalid messages.
 async fn read(input: Box<dyn AsyncRead + Send + Unpin>, mut reader: Reader, ended: CancellationToken) {
     let ended = ended.drop_guard();
     let mut lines = Lines::new(BufReader::with_capacity(64 * 1024, input), LINE_LIMIT);
@@ -157,7 +159,8 @@ async fn read(input: Box<dyn AsyncRead + Send + Unpin>, mut reader: Reader, ende
         }
     }
     drop(ended);
-    // After `rmcp` knows of the end of input, a call that sends a message before its answer would hang.
+    // Wait for the answers: once `rmcp` knows of the end of input, a call that sends a message before its answer would
+    // hang.
     let mut unanswered = reader.output.unanswered.subscribe();
     let _ = unanswered.wait_for(|count| *count == 0).await;
 }
@@ -174,8 +177,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Dispatches a message, or all messages of a batch, each of which is answered separately. Fails when the session
-    /// is over.
+    /// Dispatches a message, or each message of a batch separately. Fails when the session is over.
     async fn accept_line(&mut self, line: &[u8]) -> io::Result<()> {
         match intake::batch(line).filter(|_| self.output.accepts_batches.load(Ordering::Acquire)) {
             None => self.accept(line).await,
@@ -247,13 +249,14 @@ async fn start_raw_call(
             Err(error) => (Err(error), true),
         };
         if is_wanted {
-            // If stdout is closed, the session ends by `is_broken`.
+            // Ignore the error: if stdout is closed, `is_broken` ends the session.
             let _ = output.write(raw_calls::encode_answer(&id, outcome)).await;
         }
         output.unanswered.send_modify(|count| *count = count.saturating_sub(1));
     });
-    // Most calls only read and are answered here at once. The others run concurrently with the next messages, and have
-    // entered the journal's queue in the client's order: tokio's budget must not suspend a call before that.
+    // Poll each call once here: most calls only read and complete at once. The others run concurrently with the next
+    // messages, and have entered the journal's queue in the client's order, so tokio's budget must not suspend a call
+    // before that.
     if poll!(unconstrained(&mut answered)).is_pending() {
         tokio::spawn(answered);
     }

@@ -10,7 +10,8 @@ use crate::error::McpError;
 /// File from which programs of the same user read the token.
 const FILE: &str = "auth_token";
 
-/// Allowed length of a token. 43 characters are 256 bits in base64; generated tokens have 64 hexadecimal digits.
+/// Minimum length of a token; [`MAX_CHARS`] is the maximum. 43 characters are 256 bits in base64, and generated tokens
+/// have 64 hexadecimal digits.
 const MIN_CHARS: usize = 43;
 const MAX_CHARS: usize = 256;
 
@@ -26,7 +27,7 @@ impl Token {
 
     /// Parses a token that was stored, or chosen by another program.
     ///
-    /// Only letters, digits, `-` and `_` are allowed, so that it needs no escaping in a header or a URL.
+    /// Only letters, digits, `-` and `_` are allowed, so that a token needs no escaping in a header or a URL.
     pub fn from_text(text: &str) -> Result<Self, McpError> {
         let text = text.trim();
         let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
@@ -42,7 +43,7 @@ impl Token {
         &self.0
     }
 
-    /// Compares in constant time.
+    /// Compares the token with a guess in constant time.
     pub(crate) fn matches(&self, guess: &str) -> bool {
         self.0.as_bytes().ct_eq(guess.as_bytes()).into()
     }
@@ -64,7 +65,7 @@ impl fmt::Debug for Token {
 
 /// Writes the token file, readable by its owner only.
 pub fn write_token(folder: &Dir, token: &Token) -> Result<(), McpError> {
-    // Without a line break: some clients send the file's content unchanged.
+    // The file has no line break at its end, because some clients send its content unchanged.
     Ok(folder.replace(FILE, token.0.as_bytes(), 0o600)?)
 }
 
@@ -74,12 +75,12 @@ pub fn read_token(folder: &Dir) -> Result<Option<Token>, McpError> {
     Token::from_text(&String::from_utf8_lossy(&contents.bytes)).map(Some)
 }
 
-/// Returns an unguessable name: 128 random bits in hexadecimal.
+/// Returns an unguessable id: 128 random bits in hexadecimal.
 pub fn random_id() -> Result<String, McpError> {
     random_hex::<16>()
 }
 
-/// Returns `N` random bytes of the system in hexadecimal.
+/// Returns `N` random bytes from the system in hexadecimal.
 pub(crate) fn random_hex<const N: usize>() -> Result<String, McpError> {
     use std::fmt::Write;
 

@@ -6,16 +6,20 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// True if blocking work runs on the calling thread.
+/// Returns true if blocking work runs on the calling thread.
 static IS_INLINE: AtomicBool = AtomicBool::new(false);
 
-/// The work panicked, or the runtime shut down before it was finished.
+/// Error of blocking work that did not finish.
+///
+/// The work panicked, or the runtime shut down first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the work was cancelled")]
 pub struct Cancelled;
 
-/// Switches all blocking work of this process to the calling thread, including the writer of a hub that is opened later.
-/// For a process that handles one request and exits.
+/// Switches all blocking work of this process to the calling thread.
+///
+/// This includes the writer of a hub that is opened later. The function is for a process that handles one request and
+/// exits.
 pub fn run_inline() {
     IS_INLINE.store(true, Ordering::Relaxed);
 }
@@ -25,7 +29,9 @@ pub fn is_inline() -> bool {
     IS_INLINE.load(Ordering::Relaxed)
 }
 
-/// Runs `work`, which may wait for a file, a lock or the disk, without blocking the event loop of a server.
+/// Runs blocking `work` without blocking the event loop of a server.
+///
+/// The work may wait for a file, a lock or the disk.
 pub async fn run<T, F>(work: F) -> Result<T, Cancelled>
 where
     T: Send + 'static,
@@ -34,7 +40,7 @@ where
     run_boxed(Box::new(work)).await
 }
 
-/// Body of [`run`], which exists once for each result and not for each closure.
+/// Implements [`run`] for a boxed closure, so that it is compiled once per result type and not per closure.
 async fn run_boxed<T: Send + 'static>(work: Box<dyn FnOnce() -> T + Send>) -> Result<T, Cancelled> {
     if is_inline() {
         return Ok(work());

@@ -32,7 +32,7 @@ impl Clock {
         timestamp_from_micros(micros)
     }
 
-    /// Moves a manual clock forwards or backwards; has no effect on the system clock.
+    /// Moves a manual clock forwards or backwards. The system clock is not affected.
     pub fn advance(&self, by: SignedDuration) {
         if let Some(micros) = &self.manual {
             let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
@@ -41,7 +41,7 @@ impl Clock {
     }
 }
 
-/// Converts microseconds of the journal to a timestamp; out-of-range values are clamped.
+/// Converts microseconds of the journal to a timestamp. Out-of-range values are clamped.
 pub fn timestamp_from_micros(micros: i64) -> Timestamp {
     Timestamp::from_microsecond(micros).unwrap_or(if micros < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }

@@ -1,64 +1,83 @@
-//! Debounce and throttle: events that follow each other cause one round of work.
+//! Debounce and throttle: events that follow each other cause a single round of work.
 //!
-//! All durations are here, each with its reason.
+//! All durations are defined here, each with its reason.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Rest after a round as a multiple of its duration: the work uses at most a tenth of one core.
+/// Throttle factor: the rest after a round, as a multiple of the round's duration.
+///
+/// With this factor, the work uses at most a tenth of one core.
 pub const REST_FACTOR: u32 = 9;
 
-/// Timing of a [`Debouncer`].
+/// Debounce and throttle durations of a [`Debouncer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Debounce {
-    /// How long after an event further ones join its round.
+    /// Debounce delay: events within this time after the first one join the same round.
     pub delay: Duration,
-    /// After so long without a round, the first event is handled without delay.
+    /// Time without a round after which the next event is handled without delay.
     pub idle_after: Option<Duration>,
-    /// Longest rest after a round. A rest is [`REST_FACTOR`] times as long as the round.
+    /// Maximum rest after a round. A rest is [`REST_FACTOR`] times as long as the round.
     pub max_rest: Duration,
 }
 
 impl Debounce {
-    /// Files that events name and that are read one by one. A careless writer causes several events per file; a single
-    /// file after a pause is a message that a reader waits for.
+    /// Timing for files that events name and that are read one by one.
+    ///
+    /// A careless writer causes several events per file. A single file after a pause is a message that a reader waits
+    /// for.
     pub const NAMED_FILES: Self =
         Self { idle_after: Some(Duration::from_millis(20)), ..Self::after(Duration::from_millis(2)) };
 
-    /// Folders that are scanned after each event. One message causes several events, our own deliveries among them. The
-    /// rest ends after 2 s: a scan that ingested thousands of files took long for a good reason, and the next file must
-    /// not wait nine times as long.
+    /// Timing for folders that are scanned after each event.
+    ///
+    /// One message causes several events, and our own deliveries cause some too. The rest is at most 2 s: a scan that
+    /// ingested thousands of files took long for a good reason, and the next file must not wait nine times as long.
     pub const SCANNED_FOLDERS: Self =
         Self { max_rest: Duration::from_secs(2), ..Self::after(Duration::from_millis(5)) };
 
-    /// Small files that many processes rewrite every few seconds, all read after each event. No reader waits for one of
-    /// them.
+    /// Timing for small files that many processes rewrite every few seconds.
+    ///
+    /// All of these files are read after each event, and no reader waits for one of them.
     pub const STATUS_FILES: Self =
         Self { max_rest: Duration::MAX, ..Self::after(Duration::from_millis(200)) };
 
-    /// Settings, which editors write in several steps.
+    /// Timing for settings, which editors write in several steps.
     pub const SETTINGS: Self = Self::after(Duration::from_millis(200));
 
-    /// Presence that is published to other hosts: an agent's steps follow each other within milliseconds.
+    /// Timing for presence that is published to other hosts.
+    ///
+    /// An agent's steps follow each other within milliseconds.
     pub const PUBLISHED_PRESENCE: Self = Self::after(Duration::from_millis(50));
 
-    /// Subscriptions at a server: each change replaces a consumer. The first change takes effect at once.
+    /// Timing for subscriptions at a server, where each change replaces a consumer.
+    ///
+    /// The first change takes effect at once.
     pub const SUBSCRIPTIONS: Self = Self::after(Duration::from_millis(100));
 
-    /// Resources whose changes clients are notified of: they read the whole resource after each notification.
+    /// Timing for resources whose changes are notified to clients.
+    ///
+    /// A client reads the whole resource after each notification.
     pub const NOTIFIED_RESOURCES: Self = Self::after(Duration::from_millis(20));
 
-    /// Lists of tools whose changes a child announces, often one by one while it starts.
+    /// Timing for tool lists whose changes a child announces.
+    ///
+    /// A child often announces the changes one by one while it starts.
     pub const ANNOUNCED_LISTS: Self = Self::after(Duration::from_millis(100));
 
-    /// Receipts for other hosts. No sender waits for them, and reading a mailbox causes many.
+    /// Timing for receipts to other hosts.
+    ///
+    /// No sender waits for these receipts, and reading a mailbox causes many of them.
     pub const RECEIPTS: Self = Self::after(Duration::from_millis(200));
 
-    /// Work that is debounced elsewhere, with the rest of [`SCANNED_FOLDERS`](Self::SCANNED_FOLDERS).
+    /// Timing for work that is debounced elsewhere and needs only the rest of
+    /// [`SCANNED_FOLDERS`](Self::SCANNED_FOLDERS).
     pub const REST_ONLY: Self = Self { delay: Duration::ZERO, ..Self::SCANNED_FOLDERS };
 
-    /// Waits for events that follow the current one, in a loop without rounds that take long.
+    /// Waits for the debounce delay, in which further events join the current one.
+    ///
+    /// Use it in a loop whose rounds are short, so that no rest is needed after them.
     pub async fn wait(self) {
         tokio::time::sleep(self.delay).await;
     }
@@ -68,11 +87,11 @@ impl Debounce {
     }
 }
 
-/// Waits after an event until the round of work may begin.
+/// Debouncer of one loop: delays each round of work after an event.
 #[derive(Debug)]
 pub struct Debouncer {
     timing: Debounce,
-    /// End of the last round.
+    /// When the last round ended.
     ended: Option<Instant>,
     rest: Duration,
 }
@@ -83,7 +102,7 @@ impl Debouncer {
         Self { timing, ended: None, rest: Duration::ZERO }
     }
 
-    /// Waits for events that follow the current one, and until the rest after the last round is over.
+    /// Waits for the debounce delay, and until the rest after the last round is over.
     pub async fn wait(&self) {
         let now = Instant::now();
         let idle = self.ended.map_or(Duration::MAX, |ended| now - ended);
@@ -97,7 +116,7 @@ impl Debouncer {
         }
     }
 
-    /// Records that a round, which began then, ends now.
+    /// Records that the round that started at `began` ends now.
     pub fn record_round(&mut self, began: Instant) {
         let now = Instant::now();
         self.rest = now.duration_since(began).saturating_mul(REST_FACTOR).min(self.timing.max_rest);
@@ -109,7 +128,7 @@ impl Debouncer {
 mod tests {
     use super::*;
 
-    /// Runs a round of this length, then waits so long for an event; returns how long the debouncer waits then.
+    /// Runs a round of `round` ms, idles for `idle` ms, and returns the debouncer's delay for the next event in ms.
     async fn waited(timing: Debounce, round: Option<u64>, idle: u64) -> u128 {
         let mut debouncer = Debouncer::new(timing);
         if let Some(round) = round {
@@ -132,7 +151,7 @@ mod tests {
             (Debounce::NAMED_FILES, None, 0, 0),
             (Debounce::NAMED_FILES, Some(1), 21, 0),
             (Debounce::NAMED_FILES, Some(1), 19, 2),
-            // A tenth of one core.
+            // A rest of nine times the round limits the work to a tenth of one core.
             (Debounce::SCANNED_FOLDERS, Some(100), 0, 900),
             (Debounce::SCANNED_FOLDERS, Some(100), 600, 300),
             (Debounce::SCANNED_FOLDERS, Some(100), 1000, 5),

@@ -12,8 +12,9 @@ use rustix::io::Errno;
 
 use crate::files::Dir;
 
-/// Free bytes below which the disk counts as full. A transaction of the journal takes a few pages of 4 KiB in the log and
-/// one more in the index of the log.
+/// Number of free bytes below which the disk counts as full.
+///
+/// A transaction of the journal takes a few pages of 4 KiB in the write-ahead log (WAL) and one more in the WAL index.
 const LEAST_BYTES: u64 = 64 << 10;
 
 /// Reason why a store cannot be written.
@@ -21,16 +22,16 @@ const LEAST_BYTES: u64 = 64 << 10;
 pub enum DiskFaultKind {
     /// The file system is mounted read-only.
     ReadOnlyMount,
-    /// The permissions of the folder or of the database do not allow this user to write.
+    /// The permissions of the folder do not allow this user to write.
     ReadOnlyFolder,
-    /// No space is left for bytes.
+    /// Fewer than 64 KiB are free.
     NoBytes,
-    /// No inodes are left: no file can be created, whatever the free space.
+    /// No inodes are left, so no file can be created, whatever the free space.
     NoInodes,
 }
 
 impl DiskFaultKind {
-    /// Returns the machine-readable code.
+    /// Returns the machine-readable code of the fault.
     pub fn code(self) -> &'static str {
         match self {
             Self::ReadOnlyMount => "read_only_mount",
@@ -41,7 +42,7 @@ impl DiskFaultKind {
     }
 }
 
-/// A disk on which the store cannot be written now.
+/// Fault of a disk on which the store cannot be written at present.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskFault {
     /// Kind of the fault.
@@ -62,7 +63,7 @@ impl fmt::Display for DiskFault {
     }
 }
 
-/// Probes the disk of a folder; `None` if it is writable.
+/// Probes the disk of a folder. Returns `None` if the folder can be written.
 pub fn probe(folder: &Dir) -> Option<DiskFault> {
     let trouble = |fault, place| Some(DiskFault { kind: fault, path: place });
     let mount = || mount_point(folder.path());
@@ -85,7 +86,7 @@ pub fn probe(folder: &Dir) -> Option<DiskFault> {
     if disk.f_blocks > 0 && blocks.saturating_mul(disk.f_frsize) < LEAST_BYTES {
         return trouble(DiskFaultKind::NoBytes, mount());
     }
-    // File systems without a fixed number of inodes report 0 of 0.
+    // File systems without a fixed number of inodes report 0 free inodes of 0.
     if disk.f_files > 0 && inodes == 0 {
         return trouble(DiskFaultKind::NoInodes, mount());
     }
@@ -94,9 +95,9 @@ pub fn probe(folder: &Dir) -> Option<DiskFault> {
 
 /// Returns the free blocks that root can use.
 ///
-/// ext4 reserves 2 % of a file system, at most 4,096 clusters, that root cannot use either. It counts them as free and not
-/// as available, like the blocks that are reserved for root. The 2 % refer to all blocks; `f_blocks` excludes metadata, so
-/// 2.5 % of it are subtracted.
+/// ext4 reserves 2 % of a file system, at most 4,096 clusters, that even root cannot use. It counts them as free but
+/// not as available, like the blocks that are reserved for root. The 2 % refer to all blocks. `f_blocks` excludes
+/// metadata, so 2.5 % of `f_blocks` are subtracted.
 fn blocks_for_root(disk: &StatVfs) -> u64 {
     let reserved = disk.f_bfree.saturating_sub(disk.f_bavail);
     disk.f_bfree - reserved.min(disk.f_blocks / 40).min(4096)

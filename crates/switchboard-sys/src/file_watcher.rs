@@ -1,8 +1,8 @@
-//! File watcher: reports changes of files and folders, and says where events cannot be relied on.
+//! File watcher: reports changes of files and folders, and where polling is needed as well.
 //!
-//! An event is a hint. The caller scans after each and also polls: seldom where every change of a local disk has an
-//! event, often where [`poll_reason`] names a reason. [`Debouncer`](crate::debounce::Debouncer) merges the events of one
-//! change.
+//! An event is only a hint. The caller scans after each event and also polls. It polls seldom where every change of a
+//! local disk causes an event, and often where [`poll_reason`] returns a reason.
+//! [`Debouncer`](crate::debounce::Debouncer) merges the events of one change.
 
 mod event;
 
@@ -18,7 +18,7 @@ use crate::platform::{self, Filesystem};
 
 pub use self::event::{ChangeKind, FileChange, FileEvent};
 
-/// Error of setting a watch, such as a missing folder or the system's limit of watches.
+/// Error of setting a watch, such as a missing folder or the system's limit on watches.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct WatchError(#[from] notify::Error);
@@ -32,13 +32,13 @@ pub enum Depth {
     Tree,
 }
 
-/// Reason to poll a folder although it may be watched.
+/// Reason to poll a folder, even if the folder is also watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PollReason {
-    /// Other machines change it, and their changes have no event here.
+    /// Other machines can change the folder, and their changes cause no event here.
     #[error("it is on a network mount")]
     Network,
-    /// It is unknown whether others can change it.
+    /// It is unknown whether other machines can change the folder without an event.
     #[error("its file system is not known to report every change")]
     UnknownFilesystem,
     /// The system refused the watch.
@@ -46,7 +46,7 @@ pub enum PollReason {
     NoWatch,
 }
 
-/// Returns the reason to poll a folder; `None` if each change of it has an event.
+/// Returns the reason to poll a folder, or `None` if each change of the folder causes an event.
 pub fn poll_reason(folder: &Path, is_watched: bool) -> Option<PollReason> {
     choose_poll_reason(platform::filesystem(folder), is_watched)
 }
@@ -60,20 +60,22 @@ fn choose_poll_reason(filesystem: Filesystem, is_watched: bool) -> Option<PollRe
     }
 }
 
-/// Inode of each watched path. `None` once the path was removed or renamed: its watch has ended.
+/// Inode of each watched path.
+///
+/// The value is `None` once the path was removed or renamed, because that ends the watch.
 type Watched = Arc<Mutex<HashMap<PathBuf, Option<u64>>>>;
 
-/// Watches files and folders until it is dropped.
+/// File watcher, which watches files and folders until it is dropped.
 pub struct FileWatcher {
     watcher: RecommendedWatcher,
     watched: Watched,
 }
 
 impl FileWatcher {
-    /// Creates a watcher without paths. It calls `handler` on a thread of its own.
+    /// Creates a watcher without paths, which calls `handler` on its own thread.
     ///
     /// Reads are not reported, and neither are temporary files of [`files`](crate::files). Symbolic links are not
-    /// followed: in a shared folder they could point anywhere.
+    /// followed, because in a shared folder they could point anywhere.
     pub fn new(mut handler: impl FnMut(FileEvent) + Send + 'static) -> Result<Self, WatchError> {
         let watched = Watched::default();
         let ended = watched.clone();
@@ -101,16 +103,17 @@ impl FileWatcher {
             Depth::Folder => RecursiveMode::NonRecursive,
             Depth::Tree => RecursiveMode::Recursive,
         };
-        // The event thread takes the lock too, and `notify` waits for that thread: the lock is not held here.
+        // The lock is not held here, because the event thread takes it too and `notify` waits for that thread.
         self.watcher.watch(path, mode)?;
         self.watched.lock().insert(path.to_owned(), inode);
         Ok(())
     }
 
-    /// Watches exactly these paths from now on; returns those that cannot be watched.
+    /// Watches exactly these paths from now on. Returns the paths that cannot be watched.
     ///
-    /// A folder that was removed and created again is watched again, because the system ended its watch. Call this before
-    /// each scan: the scan then finds files that were put into a new folder earlier, and later ones have an event.
+    /// A folder that was removed and created again is watched again, because the system ended its watch. Call this
+    /// before each scan: the scan then finds files that were put into a new folder earlier, and later files cause an
+    /// event.
     pub fn follow(
         &mut self,
         wanted: impl IntoIterator<Item = (PathBuf, Depth)>,

@@ -1,9 +1,9 @@
-//! Atomic file operations: the only place where files are written, moved and read.
+//! Atomic file operations: the only module that writes, moves and reads files.
 //!
 //! People, agents and other machines may change the same directories at any time. Therefore a file appears complete or
 //! not at all, nothing is replaced unless the caller requests it, no symbolic link is followed, and no call blocks on a
-//! pipe or device. Everything is built on calls that are also atomic on NFS; where a file system supports cheaper ones,
-//! those are tried first.
+//! pipe or device. Everything is built on calls that are also atomic on NFS. Where a file system supports cheaper
+//! calls, those are tried first.
 
 mod create;
 mod error;
@@ -33,23 +33,23 @@ pub(crate) const DIR_FLAGS: OFlags =
 
 /// An open directory.
 ///
-/// Every file in it is accessed relative to this handle, never by a path that another process could swap. File names are
-/// single path components; anything that could be a path is rejected. Clones share the handle.
+/// Every file in the directory is accessed relative to this handle, never by a path that another process could swap.
+/// File names are single path components; anything that could be a path is rejected. Clones share the handle.
 #[derive(Debug, Clone)]
 pub struct Dir {
     handle: Arc<OwnedFd>,
-    /// Path under which the directory was opened. Only for messages and for [`Dir::is_at_path`].
+    /// Path under which the directory was opened. Only used in messages and by [`Dir::is_at_path`].
     path: Arc<Path>,
-    /// Access to new files and directories in it.
+    /// Access that new files and directories in this directory grant.
     access: Access,
 }
 
-/// Access to new files and directories in a directory.
+/// Access that new files and directories in a directory grant.
 #[derive(Debug, Clone, Copy)]
 enum Access {
-    /// Only the owner.
+    /// Access for the owner only.
     Owner,
-    /// Everyone who may use the shared directory, by its permission bits.
+    /// Access for everyone who may use the shared directory, by its permission bits.
     Shared(Mode),
 }
 
@@ -62,7 +62,7 @@ impl Access {
         }
     }
 
-    /// Returns the mode of a new file in a shared directory.
+    /// Returns the mode of a new file in a shared directory, or `None` if the directory is not shared.
     fn of_file(self) -> Option<Mode> {
         match self {
             Self::Owner => None,
@@ -87,8 +87,9 @@ impl Dir {
         }
     }
 
-    /// Opens a directory that several users share: new files and directories in it and below get the permissions of the
-    /// directory itself, regardless of the umask.
+    /// Opens a directory that several users share.
+    ///
+    /// New files and directories in it and below get the permissions of the directory itself, regardless of the umask.
     pub fn open_shared(path: &Path) -> Result<Self, FileError> {
         let dir = Self::open_root(path)?;
         let stat = rustix::fs::fstat(&dir.handle).map_err(dir.io_here("examine"))?;
@@ -96,7 +97,7 @@ impl Dir {
         Ok(Self { access, ..dir })
     }
 
-    /// True if its path still leads to this directory.
+    /// Returns true if the path of this handle still leads to the same directory.
     pub fn is_at_path(&self) -> bool {
         match (rustix::fs::fstat(&self.handle), rustix::fs::lstat(&*self.path)) {
             (Ok(held), Ok(found)) => is_same(&held, &found),
@@ -115,7 +116,7 @@ impl Dir {
         &self.path
     }
 
-    /// Opens a subdirectory; `None` if the name does not exist.
+    /// Opens a subdirectory. Returns `None` if the name does not exist.
     pub fn subdir(&self, name: &str) -> Result<Option<Self>, FileError> {
         check_name(name)?;
         match rustix::fs::openat(&self.handle, name, DIR_FLAGS, Mode::empty()) {
@@ -131,10 +132,11 @@ impl Dir {
         }
     }
 
-    /// Opens a subdirectory, and creates it if it is missing: only for its owner, or, in a shared directory, with the same
-    /// permissions.
+    /// Opens a subdirectory, and creates it if it is missing.
+    ///
+    /// A new subdirectory is only for its owner. In a shared directory, it gets the same permissions as that directory.
     pub fn ensure_subdir(&self, name: &str) -> Result<Self, FileError> {
-        // It usually exists, and opening it is cheaper than a failed `mkdir`.
+        // The subdirectory usually exists, and opening it is cheaper than a failed `mkdir`.
         if let Some(folder) = self.subdir(name)? {
             return Ok(folder);
         }
@@ -153,7 +155,7 @@ impl Dir {
 
     /// Returns all names in the directory, sorted, including unfinished files.
     ///
-    /// Names that are not UTF-8 are skipped, because no file of ours has one.
+    /// Names that are not UTF-8 are skipped, because none of Switchboard's own files has such a name.
     pub fn names(&self) -> Result<Vec<String>, FileError> {
         let mut names = Vec::new();
         self.visit_names(|name| names.push(name.to_owned()))?;
@@ -178,13 +180,13 @@ impl Dir {
         Ok(())
     }
 
-    /// Returns the stat of the directory, by which a change is detected.
+    /// Returns the stat of the directory, by which the caller detects changes.
     pub fn dir_stat(&self) -> Result<DirStat, FileError> {
         let stat = rustix::fs::fstat(&self.handle).map_err(self.io_here("examine"))?;
         Ok(DirStat::of(&stat))
     }
 
-    /// Returns the stat of a file, by which a change is detected; `None` if the name does not exist.
+    /// Returns the stat of a file, by which the caller detects changes. Returns `None` if the name does not exist.
     ///
     /// A symbolic link is not followed: the stat is that of the link itself.
     pub fn stat(&self, name: &str) -> Result<Option<FileStat>, FileError> {
@@ -192,7 +194,7 @@ impl Dir {
         Ok(self.raw_stat(name)?.as_ref().map(FileStat::of))
     }
 
-    /// Returns the stat of a subdirectory, which need not be readable; `None` if it is missing.
+    /// Returns the stat of a subdirectory, or `None` if it is missing. The subdirectory need not be readable.
     pub fn subdir_stat(&self, name: &str) -> Result<Option<DirStat>, FileError> {
         check_name(name)?;
         match self.raw_stat(name)? {
@@ -202,7 +204,7 @@ impl Dir {
         }
     }
 
-    /// Reads a regular file of at most `limit` bytes; `None` if the name does not exist.
+    /// Reads a regular file of at most `limit` bytes. Returns `None` if the name does not exist.
     pub fn read(&self, name: &str, limit: u64) -> Result<Option<Contents>, FileError> {
         check_name(name)?;
         // Without O_NONBLOCK, opening a FIFO would block until a writer opens it.
@@ -235,7 +237,7 @@ impl Dir {
         }
     }
 
-    /// Returns the permission bits of a file; `None` if the name does not exist.
+    /// Returns the permission bits of a file, or `None` if the name does not exist.
     pub fn mode(&self, name: &str) -> Result<Option<u32>, FileError> {
         check_name(name)?;
         Ok(self.raw_stat(name)?.map(|stat| Mode::from_raw_mode(stat.st_mode).bits() & 0o7777))
@@ -276,7 +278,9 @@ impl Dir {
     }
 }
 
-/// True if a file event with this name is about an unfinished file. Unnamed files also cause events in their directory.
+/// Returns true if a file event with this name concerns an unfinished file.
+///
+/// Unnamed files also cause events in their directory.
 pub fn is_unfinished(name: &str) -> bool {
     is_temp(name) || platform::is_unnamed(name)
 }
@@ -290,7 +294,7 @@ pub fn check_name(name: &str) -> Result<(), FileError> {
     }
 }
 
-/// True if both describe the same file.
+/// Returns true if both stats describe the same file.
 fn is_same(one: &Stat, other: &Stat) -> bool {
     one.st_dev == other.st_dev && one.st_ino == other.st_ino
 }

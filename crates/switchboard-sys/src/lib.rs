@@ -1,10 +1,10 @@
-//! Files, locks, processes, sockets and the clock: the operating system as the other crates use it.
+//! Operating system layer of the other crates: files, locks, processes, sockets and the clock.
 //!
-//! Every crate that touches a file, starts a program or asks for the time does it here: [`files::Dir`] writes atomically
-//! and follows no symbolic link, [`process::Spawn`] starts programs whose descendants are killed with them, and
-//! [`clock::Clock`] is a clock that tests can set. Linux-only calls are in [`platform`], with a portable fallback.
+//! Every crate that touches a file, starts a program or asks for the time uses this crate: [`files::Dir`] writes
+//! atomically and follows no symbolic link, [`process::Spawn`] starts programs whose descendants are killed with them,
+//! and [`clock::Clock`] is a clock that tests can set. Linux-only calls are in [`platform`], with a portable fallback.
 //!
-//! It knows nothing of messages, agents or the journal.
+//! This crate knows nothing of messages, agents or the journal.
 
 pub mod blocking;
 pub mod clock;

@@ -1,8 +1,8 @@
 //! Lineage of a process: whether an agent's program started it, and which agent that is.
 //!
-//! There are two kinds of evidence: the environment, which processes inherit even if they leave the process tree; and the
-//! process tree itself, which a program cannot change by clearing the environment. A process that does both, leave the
-//! tree and clear its environment, is not recognised.
+//! There are two kinds of evidence. One is the environment, which processes inherit even if they leave the process
+//! tree. The other is the process tree itself, which a program cannot change by clearing the environment. A process
+//! that both leaves the tree and clears its environment is not recognised.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,20 +13,21 @@ use switchboard_core::HUMAN;
 use crate::platform::{self, Environment, ProcessInfo};
 use crate::process_identity::ProcessIdentity;
 
-/// Variable that names the agent.
+/// Environment variable that names the agent.
 pub const AGENT_NAME: &str = "SWITCHBOARD_AGENT_NAME";
 
-/// Variable by which a launcher marks a program that it starts for an agent.
+/// Environment variable by which a launcher marks a program that it starts for an agent.
 pub const LAUNCHER: &str = "SWITCHBOARD_LAUNCHER";
 
-/// File name of this program, whose processes are launchers and servers of agents.
+/// File name of this program. Processes with this name are launchers and servers of agents.
 pub(crate) const PROGRAM: &str = "switchboard";
 
 /// Subcommand of this program's reapers.
 const REAPER: &str = "sentinel";
 
-/// Variables that agents' programs set for the commands that they run; not those that people set to configure these
-/// programs.
+/// Environment variables that agents' programs set for the commands that they run.
+///
+/// Variables that people set to configure these programs are not included.
 const CLIENT_VARIABLES: [&str; 10] = [
     "AI_AGENT",
     "CLAUDECODE",
@@ -40,24 +41,26 @@ const CLIENT_VARIABLES: [&str; 10] = [
     "OPENCODE",
 ];
 
-/// Arguments that prevent Codex from sharing a daemon between sessions. The daemon has the environment of the session that
-/// started it, so that other sessions would act as the same agent. Versions without a daemon ignore the setting.
+/// Arguments that prevent Codex from sharing a daemon between sessions.
+///
+/// A shared daemon has the environment of the session that started it, so that other sessions would act as the same
+/// agent. Codex versions without a daemon ignore the setting.
 pub const NO_SHARED_DAEMON: [&str; 2] = ["-c", "features.daemon_auto_start=false"];
 
 /// Kind of the launcher of an agent's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaunchKind {
-    /// `switchboard run`: in the person's terminal.
+    /// `switchboard run`, which starts the program in the person's terminal.
     Run,
-    /// A worker, whose messages are its prompts.
+    /// The launcher of a worker, which gets its messages as prompts.
     Worker,
-    /// A watcher of a channel.
+    /// The launcher of a program that watches a channel.
     Watcher,
-    /// The command that wakes an agent of a swarm.
+    /// The launcher of the command that wakes an agent of a swarm.
     Wake,
 }
 
-/// Launch of an agent's program by a process of ours, as recorded in the program's environment.
+/// Launch of an agent's program by a Switchboard process, as recorded in the program's environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// Kind of the launcher.
@@ -77,13 +80,15 @@ pub struct ParseLaunchError {
 /// Evidence that a process belongs to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
-    /// A variable in its environment.
+    /// A variable in the environment of the process itself.
     Variable(String),
-    /// An ancestor that is a process of ours, such as `switchboard run` or `switchboard serve`.
+    /// An ancestor that is a Switchboard process, such as `switchboard run` or `switchboard serve`.
     Descendant(ProcessInfo),
-    /// An ancestor with a variable of ours in its environment.
+    /// An ancestor with a Switchboard variable in its environment.
     Marked(ProcessInfo, String),
-    /// An ancestor with an MCP session: it started `switchboard mcp`, or is connected to `switchboard serve`.
+    /// An ancestor with an MCP session.
+    ///
+    /// The ancestor started `switchboard mcp`, or is connected to `switchboard serve`.
     Session(ProcessInfo),
 }
 
@@ -92,9 +97,9 @@ pub enum Evidence {
 pub struct Lineage {
     /// The process and its ancestors, nearest first.
     chain: Vec<ProcessInfo>,
-    /// Their environments, read on first use.
+    /// Environments of the processes in `chain`, each read on first use.
     environments: Vec<OnceLock<Environment>>,
-    /// True for the current process, which reads its own environment directly.
+    /// True if this is the lineage of the current process, which reads its own environment directly.
     is_this: bool,
 }
 
@@ -122,7 +127,7 @@ impl Launch {
         &self.launcher
     }
 
-    /// Returns the environment variables for the program.
+    /// Returns the environment variables that record the launch in the program's environment.
     pub fn variables(&self) -> [(&'static str, String); 2] {
         [(AGENT_NAME, self.agent.clone()), (LAUNCHER, self.to_string())]
     }
@@ -139,7 +144,7 @@ impl FromStr for Launch {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parse = || {
-            // A name may contain spaces and comes last.
+            // The name comes last, because it may contain spaces.
             let mut parts = text.splitn(3, ' ');
             let (kind, launcher, agent) = (parts.next()?, parts.next()?, parts.next()?);
             let kind = LaunchKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
@@ -197,15 +202,18 @@ impl Lineage {
             let above = self.chain.iter().skip(index).position(|process| launch.is_by(process))?;
             Some((index + above, index, launch))
         });
-        // Of several records of one launcher, the one nearest to it is authentic; those below may have been changed.
+        // If several processes record the same launcher, the record nearest to the launcher is authentic; descendants
+        // may have changed the others.
         let nearest = launches.min_by_key(|(launcher, index, _)| (*launcher, usize::MAX - index));
-        // In another pid namespace the launcher is invisible; then only the environment counts.
+        // The launcher is invisible from another pid namespace, where only the environment counts.
         let unseen = || self.recorded_launch(0).filter(|launch| !launch.launcher.is_on_this_host());
         nearest.map(|(.., launch)| launch).or_else(unseen)
     }
 
-    /// Returns a launch that the environment records but from which the process does not descend: the environment is from
-    /// another session, for example below a shared daemon, or the process has left its tree.
+    /// Returns a launch that the environment records but from which the process does not descend.
+    ///
+    /// Either the environment is from another session, for example below a shared daemon, or the process has left its
+    /// tree.
     pub fn foreign_launch(&self) -> Option<Launch> {
         let launch = self.recorded_launch(0)?;
         let is_known = launch.launcher.is_on_this_host() && !self.chain.is_empty();
@@ -224,8 +232,10 @@ impl Lineage {
         ours.or_else(theirs).map(|name| Evidence::Variable(name.to_owned()))
     }
 
-    /// Finds the nearest ancestor that is ours or has our variables. Variables of clients do not count here: people who
-    /// develop this program with an agent run it as a descendant of that agent.
+    /// Finds the nearest ancestor that is a Switchboard process or has Switchboard variables.
+    ///
+    /// Variables of clients do not count here, because people who develop this program with an agent run it as a
+    /// descendant of that agent.
     fn find_ancestor_evidence(&self) -> Option<Evidence> {
         let names = program_names();
         let is_ours = |process: &ProcessInfo| names.contains(&process.program);
@@ -245,14 +255,14 @@ impl Lineage {
         Some(host.map_or(evidence, |host| Evidence::Descendant(host.clone())))
     }
 
-    /// Returns our variable that shows that the process at this index belongs to an agent.
+    /// Returns the Switchboard variable that marks the process at this index as an agent's, if any.
     fn own_variable(&self, index: usize) -> Option<&'static str> {
         let is_agents = |name: String| !name.eq_ignore_ascii_case(HUMAN);
         let named = || self.variable(index, AGENT_NAME).is_some_and(is_agents).then_some(AGENT_NAME);
         self.variable(index, LAUNCHER).map(|_| LAUNCHER).or_else(named)
     }
 
-    /// Finds the ancestor with an MCP session on pipes, and the process of ours that serves it.
+    /// Finds the ancestor with an MCP session on pipes, and the Switchboard process that serves the session.
     fn session(&self, ours: &[ProcessInfo]) -> Option<(Evidence, u32)> {
         let mut servers = ours.iter().filter(|process| verb(process).as_deref() == Some("mcp"));
         servers.find_map(|server| {
@@ -262,7 +272,7 @@ impl Lineage {
         })
     }
 
-    /// Finds the ancestor that is connected to a server of ours over TCP.
+    /// Finds the ancestor that is connected to a Switchboard server over TCP.
     fn http_session(&self, ours: &[ProcessInfo]) -> Option<Evidence> {
         let ancestors: Vec<u32> = self.chain.iter().skip(1).map(|process| process.pid).collect();
         let mut servers = ours.iter().filter(|process| verb(process).as_deref() == Some("serve"));
@@ -274,7 +284,7 @@ impl Lineage {
         self.variable(index, LAUNCHER)?.parse().ok()
     }
 
-    /// Returns a variable of the process at this index of the chain; an empty one counts as unset.
+    /// Returns a variable of the process at this index of the chain. An empty variable counts as unset.
     fn variable(&self, index: usize, name: &str) -> Option<String> {
         let value = match self.chain.get(index) {
             _ if self.is_this && index == 0 => {
@@ -291,19 +301,21 @@ impl Lineage {
 }
 
 impl Launch {
-    /// True if this process is the launcher.
+    /// Returns true if `process` is the launcher.
     fn is_by(&self, process: &ProcessInfo) -> bool {
         self.launcher.pid() == process.pid && self.launcher.is_on_this_host() && !self.launcher.has_exited()
     }
 }
 
-/// Returns the client of a server on pipes: its parent, or the parent of a wrapper that shares its stdin.
+/// Returns the client of a server on pipes.
+///
+/// The client is the server's parent, or the parent of a wrapper that shares the server's stdin.
 fn client_of(server: &ProcessInfo) -> Option<u32> {
     let above = platform::process_and_ancestors(server.parent);
     above.iter().find(|process| !platform::shares_stdin(process.pid, server.pid)).map(|process| process.pid)
 }
 
-/// Returns the subcommand of a process of ours.
+/// Returns the subcommand of a Switchboard process.
 fn verb(process: &ProcessInfo) -> Option<String> {
     let mut words = process.arguments.iter().map(|as_str| as_str.to_string_lossy());
     while let Some(as_str) = words.next() {
@@ -323,7 +335,7 @@ fn processes_of_ours() -> Vec<ProcessInfo> {
     platform::processes_of_program(&names)
 }
 
-/// Returns the file names of our own processes: the usual one, and that of the current process.
+/// Returns the possible file names of this program: the usual one, and that of the current process.
 fn program_names() -> Vec<String> {
     let own = std::env::current_exe().ok();
     let own = own.and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()));

@@ -1,9 +1,9 @@
-//! Lock directory, compatible with Node's `proper-lockfile`, so that both exclude each other.
+//! Lock directory that is compatible with Node's `proper-lockfile`, so that both exclude each other.
 //!
-//! The lock on `state.json` is the empty directory `state.json.lock`. The process that creates it holds the lock,
-//! refreshes its modification time every few seconds, and removes it. A lock whose time is older than ten seconds is
-//! stale. Our own holders also write `state.json.lock-holder`, so that the lock of a process that has exited is taken over
-//! at once.
+//! The lock on `state.json` is the empty directory `state.json.lock`. The process that creates the directory holds the
+//! lock, refreshes its modification time every few seconds (heartbeat), and removes it. A lock whose time is older than
+//! ten seconds is stale. Switchboard also writes `state.json.lock-holder`, so that the lock of a Switchboard process
+//! that has exited is taken over at once.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -20,16 +20,18 @@ use crate::process_identity::ProcessIdentity;
 /// Age at which a lock is stale: the default of `proper-lockfile`.
 const STALE_AFTER: Duration = Duration::from_secs(10);
 
-/// Minimum delay between two tries: a lock is usually held for milliseconds.
+/// Minimum delay between two tries. A lock is usually held for milliseconds.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 
-/// Maximum first delay. Delays are random so that waiting processes do not retry at the same time.
+/// Maximum delay before the first retry.
+///
+/// Delays are random (jitter), so that waiting processes do not retry at the same time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Bound up to which the maximum delay doubles (exponential backoff).
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Maximum size of a holder file: more than a host name, three numbers and separators need.
+/// Maximum size of a holder file. A host name, three numbers and separators need less.
 const HOLDER_LIMIT: u64 = 4096;
 
 /// Timeout and refresh interval of a lock.
@@ -42,7 +44,7 @@ pub struct LockOptions {
 }
 
 impl Default for LockOptions {
-    /// Waits longer than a lock takes to become stale, and refreshes as often as `proper-lockfile`.
+    /// Returns a timeout longer than a lock takes to become stale, and the refresh interval of `proper-lockfile`.
     fn default() -> Self {
         Self { wait: Duration::from_secs(15), refresh: STALE_AFTER / 2 }
     }
@@ -58,7 +60,7 @@ pub enum LockError {
         path: PathBuf,
         /// Time spent waiting.
         waited: Duration,
-        /// The holder, if it is a process of ours.
+        /// The holder, if it is a Switchboard process.
         holder: Option<String>,
     },
     /// The lock could not be created or examined.
@@ -66,10 +68,10 @@ pub enum LockError {
     Io(#[from] FileError),
 }
 
-/// A held lock, released on drop.
+/// A held lock, which is released on drop.
 ///
-/// A background thread refreshes it. If this process was suspended for longer than the stale age, another process may have
-/// taken it over: [`is_held`](Self::is_held) checks that.
+/// A background thread refreshes the lock. If this process was suspended for longer than the stale age, another process
+/// may have taken the lock over: [`is_held`](Self::is_held) checks that.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct DirLock {
@@ -82,7 +84,7 @@ pub struct DirLock {
 impl DirLock {
     /// Acquires the lock on a file in a directory, whether or not that file exists.
     ///
-    /// Blocks for up to `options.wait`: async code calls this on a blocking thread.
+    /// The call blocks for up to `options.wait`, so async code calls it on a blocking thread.
     pub fn acquire(dir: &Dir, name: &str, options: LockOptions) -> Result<Self, LockError> {
         check_name(name)?;
         let lock_path = LockPath::new(dir.clone(), name);
@@ -105,13 +107,13 @@ impl DirLock {
         }
     }
 
-    /// True if the lock is still ours; check it before the final step of long work.
+    /// Returns true if the lock is still ours. Check this before the final step of long work.
     pub fn is_held(&self) -> bool {
         self.lock_path.is_current(&self.handle)
     }
 
     fn hold(lock_path: LockPath, handle: Dir, refresh: Duration) -> Result<Self, LockError> {
-        // Created first, so that a failure below releases the lock.
+        // The guard is created first, so that a failure below releases the lock.
         let mut lock = Self { lock_path: lock_path.clone(), handle: handle.clone(), refresher: None };
         lock_path.write_holder(&handle);
         let (stop, stopped) = sync_channel(0);
@@ -157,15 +159,15 @@ impl LockPath {
         self.dir.path().join(&self.lock_name)
     }
 
-    /// Creates the lock directory and opens it; `None` if it already exists.
+    /// Creates the lock directory and opens it. Returns `None` if it already exists.
     fn try_create(&self) -> Result<Option<Dir>, FileError> {
-        // The same mode as in Node: the creator's umask decides.
+        // The mode is the same as in Node, so the creator's umask decides.
         match rustix::fs::mkdirat(self.dir.as_fd(), &*self.lock_name, Mode::from_bits_truncate(0o777)) {
             Ok(()) => {}
             Err(Errno::EXIST) => return Ok(None),
             Err(error) => return Err(self.dir.io_error("make", &self.lock_name)(error)),
         }
-        // If it is missing, another process has removed it already, and it is not ours.
+        // If the directory is missing, another process has already removed it, and the lock is not ours.
         self.dir.subdir(&self.lock_name).inspect_err(|_| self.remove_dir(&self.lock_name))
     }
 
@@ -173,7 +175,7 @@ impl LockPath {
         self.dir.subdir_stat(&self.lock_name)
     }
 
-    /// True if the lock is this directory.
+    /// Returns true if `handle` is still the lock's directory.
     fn is_current(&self, handle: &Dir) -> bool {
         match (handle.dir_stat(), self.stat()) {
             (Ok(ours), Ok(Some(found))) => ours.inode == found.inode,
@@ -181,7 +183,9 @@ impl LockPath {
         }
     }
 
-    /// Refreshes our own lock; it goes through the handle, so that it never affects another holder's lock.
+    /// Refreshes our own lock.
+    ///
+    /// The refresh goes through the handle, so that it never affects another holder's lock.
     fn refresh(&self, handle: &Dir) {
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         match rustix::fs::futimens(handle.as_fd(), &Timestamps { last_access: now, last_modification: now }) {
@@ -191,7 +195,7 @@ impl LockPath {
         }
     }
 
-    /// Writes the holder file. The lock is valid without it, so a failure only delays a takeover.
+    /// Writes the holder file. The lock is valid without this file, so a failure only delays a takeover.
     fn write_holder(&self, handle: &Dir) {
         let written = handle.dir_stat().and_then(|stat| {
             let text = format!("{}\n{}\n", ProcessIdentity::this_process(), identity(&stat));
@@ -202,24 +206,27 @@ impl LockPath {
         }
     }
 
-    /// Returns the process of ours that holds this lock according to the holder file; `None` for other programs.
+    /// Returns the Switchboard process that holds this lock according to the holder file.
+    ///
+    /// Returns `None` if another program holds the lock.
     fn holder_of(&self, lock: &DirStat) -> Option<ProcessIdentity> {
         let contents = self.dir.read(&self.holder_name, HOLDER_LIMIT).ok().flatten()?;
         let (owner, of_lock) = str::from_utf8(&contents.bytes).ok()?.trim_end().split_once('\n')?;
         owner.parse().ok().filter(|_| of_lock == identity(lock))
     }
 
-    /// True if the lock is stale or its holder has exited.
+    /// Returns true if the lock is stale or its holder has exited.
     fn is_abandoned(&self, lock: &DirStat) -> bool {
         is_stale(lock) || self.holder_of(lock).is_some_and(|owner| owner.has_exited())
     }
 
-    /// Removes an abandoned lock; `false` if another process is doing so, or if it is not abandoned.
+    /// Removes an abandoned lock.
     ///
-    /// The lock is first renamed, which only one process can do, and checked again under its new name: a fresh lock may have
+    /// Returns false if another process is removing the lock, or if the lock is not abandoned. The lock is first
+    /// renamed, which only one process can do, and then checked again under its new name, because a fresh lock may have
     /// replaced it since the first check.
     fn remove_abandoned(&self) -> Result<bool, FileError> {
-        // If the file system cannot lock a directory, only the check after the rename protects.
+        // If the file system cannot lock a directory, only the check after the rename protects a fresh lock.
         let exclusion = self.lock_takeover();
         if matches!(exclusion, Err(Errno::WOULDBLOCK)) {
             return Ok(false);
@@ -243,23 +250,26 @@ impl LockPath {
         Ok(true)
     }
 
-    /// Excludes other processes of ours from taking over a lock in this directory while the handle lives.
+    /// Excludes other Switchboard processes from taking over a lock in this directory.
     ///
-    /// Two concurrent takeovers could each remove the other's fresh lock.
+    /// The exclusion lasts while the handle lives. Without it, two concurrent takeovers could each remove the other's
+    /// fresh lock.
     fn lock_takeover(&self) -> Result<OwnedFd, Errno> {
-        // A separate handle, because clones of one handle share its lock.
+        // A separate handle is needed, because clones of one handle share its lock.
         let handle = rustix::fs::openat(self.dir.as_fd(), ".", DIR_FLAGS, Mode::empty())?;
         rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive)?;
         Ok(handle)
     }
 
-    /// Restores the name of a lock, unless that name is in use again or the file system cannot rename without replacing.
+    /// Restores the name of a renamed lock.
+    ///
+    /// Returns false if that name is in use again, or if the file system cannot rename without replacing.
     fn restore(&self, renamed: &str) -> bool {
         let dir = self.dir.as_fd();
         rustix::fs::renameat_with(dir, renamed, dir, &*self.lock_name, RenameFlags::NOREPLACE).is_ok()
     }
 
-    /// Removes our lock. The holder file is removed first, while no other process can write it.
+    /// Removes our lock. The holder file is removed first, while no other process can write one.
     fn release(&self) {
         if let Err(error) = self.dir.remove(&self.holder_name) {
             tracing::debug!(%error, "cannot remove the name of the lock's holder");
@@ -285,7 +295,7 @@ fn identity(stat: &DirStat) -> String {
     format!("{} {}", stat.inode, stat.mtime_ns)
 }
 
-/// True if a lock is stale by its age. A time in the future counts as now.
+/// Returns true if a lock is stale by its age. A time in the future counts as now.
 #[expect(clippy::disallowed_methods, reason = "the age of a lock counts from the clock that set its time")]
 fn is_stale(lock: &DirStat) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Platform-specific queries about processes, hosts and file systems.
 //!
-//! All code that differs between Linux and other systems is here. Where a system has no answer, a function returns the one
-//! that makes its callers more careful, never less.
+//! All code that differs between Linux and other systems is here. Where a system has no answer, a function returns the
+//! answer that makes its callers more careful, never less.
 
 mod connections;
 #[cfg(target_os = "linux")]
@@ -35,7 +35,7 @@ pub use self::processes::{
 
 /// Start of a process, which distinguishes it from a later process with the same pid.
 ///
-/// The text is opaque. An empty one means that the process runs but the system does not report when it started.
+/// The text is opaque. An empty text means that the process runs but the system does not report when it started.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ProcessStart(String);
 
@@ -45,7 +45,7 @@ impl ProcessStart {
         Self(text.into())
     }
 
-    /// True if both can belong to the same process. An unknown start equals any start.
+    /// Returns true if both can be the start of the same process. An unknown start equals any start.
     pub fn may_equal(&self, other: &Self) -> bool {
         self.0.is_empty() || other.0.is_empty() || self.0 == other.0
     }
@@ -57,58 +57,62 @@ impl fmt::Display for ProcessStart {
     }
 }
 
-/// Returns the start of the process with this pid; `None` if no such process runs.
+/// Returns the start of the process with this pid, or `None` if no such process runs.
 ///
-/// On Linux a zombie, which has exited but was not reaped by its parent, does not count as running: it holds nothing,
-/// however long its parent sleeps.
+/// On Linux a zombie, which has exited but was not reaped by its parent, does not count as running: a zombie holds
+/// nothing, however long its parent sleeps.
 pub fn process_started(pid: u32) -> Option<ProcessStart> {
     match os::process_stat(pid) {
         Some(os::ProcessStat::Running(mark)) => Some(ProcessStart(mark)),
         Some(os::ProcessStat::Ended) => None,
-        // Unreadable does not mean exited: /proc may be mounted with `hidepid`, or not at all.
+        // Unreadable does not mean exited, because /proc may be mounted with `hidepid`, or not at all.
         None => process_exists(pid).then(|| ProcessStart(String::new())),
     }
 }
 
-/// True if a signal or a debugger has stopped the process; `None` if the system does not report it.
+/// Returns true if a signal or a debugger has stopped the process, or `None` if the system does not report it.
 pub fn is_process_stopped(pid: u32) -> Option<bool> {
     os::is_process_stopped(pid)
 }
 
-/// Makes this process a subreaper, which adopts orphaned descendants; false if the system has no subreapers.
+/// Makes this process a subreaper, which adopts orphaned descendants. Returns false if the system has no subreapers.
 pub fn become_subreaper() -> bool {
     os::become_subreaper()
 }
 
-/// Sets the name of this process in listings such as `ps`.
+/// Sets the name that listings such as `ps` show for this process.
 pub fn set_process_name(name: &CStr) {
     os::set_process_name(name);
 }
 
-/// Returns the path of the running program, which stays valid when the file is replaced by another version.
+/// Returns the path of the running program. The path stays valid when another version replaces the file.
 pub fn own_program() -> io::Result<PathBuf> {
     os::own_program()
 }
 
-/// Returns the start time of a process by the system clock; `None` if no such process runs or the system does not report
-/// it.
+/// Returns the start time of a process by the system clock.
+///
+/// Returns `None` if no such process runs or the system does not report the time.
 pub fn process_start_time(pid: u32) -> Option<Timestamp> {
     os::process_start_time(pid)
 }
 
-/// Finds the processes that were started with this variable, written `NAME=value`; none if the system does not report it.
+/// Finds the processes that were started with this variable, written `NAME=value`.
 ///
-/// Only processes of our own user are found, because others' environments are unreadable.
+/// Returns none if the system does not report environments. Only processes of our own user are found, because the
+/// environments of other users' processes are unreadable.
 pub fn processes_with_variable(variable: &str) -> Vec<u32> {
     os::processes_with_variable(variable)
 }
 
-/// True if a foreground process of this process's terminal waits for input; `None` if the system does not report it.
+/// Returns true if a foreground process of the terminal of process `pid` waits for input.
+///
+/// Returns `None` if the system does not report it.
 pub fn awaits_line(pid: u32) -> Option<bool> {
     os::awaits_line(pid)
 }
 
-/// True if the terminal itself edits and echoes lines.
+/// Returns true if the terminal itself edits and echoes lines.
 pub fn edits_lines(terminal: BorrowedFd<'_>) -> bool {
     let modes = termios::tcgetattr(terminal).map(|settings| settings.local_modes);
     modes.is_ok_and(|modes| modes.contains(LocalModes::ICANON | LocalModes::ECHO))
@@ -119,24 +123,25 @@ pub fn open_terminal(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Returns the random id of this boot; `None` if the system has none.
+/// Returns the random id of this boot, or `None` if the system has none.
 pub fn boot_id() -> Option<String> {
     os::boot_id()
 }
 
-/// Returns the id of this machine's installation; `None` if the system has none.
+/// Returns the id of this machine's installation, or `None` if the system has none.
 pub fn machine_id() -> Option<&'static str> {
     static ID: LazyLock<Option<String>> = LazyLock::new(os::machine_id);
     ID.as_deref()
 }
 
-/// True if files in this directory keep their inode numbers across mounts.
+/// Returns true if files in this directory keep their inode numbers across mounts.
 pub fn has_stable_inodes(dir: &Path) -> bool {
     os::has_stable_inodes(dir)
 }
 
-/// True if this process ignores SIGHUP, as under `nohup`, so that it survives its terminal. True also if the system does
-/// not report it.
+/// Returns true if this process ignores SIGHUP, as under `nohup`, so that it survives its terminal.
+///
+/// Returns true also if the system does not report ignored signals.
 pub fn ignores_hangup() -> bool {
     os::ignored_signals().is_none_or(|ignored| ignored & 1 == 1)
 }
@@ -148,14 +153,16 @@ pub fn host_name() -> String {
 
 /// Returns the number of this process's pid namespace, unless it is the machine's initial one.
 ///
-/// Sandboxes and containers often share the machine's name and files, but have their own pids, which are not valid
+/// Sandboxes and containers often share the machine's name and files. They have their own pids, which are not valid
 /// outside.
 pub fn pid_namespace() -> Option<u64> {
     os::pid_namespace()
 }
 
-/// Raises the limit of open files of this process to the allowed maximum, at most `most`. Every connection needs one; the
-/// default of 1,024, or 256 on macOS, would turn clients away.
+/// Raises the limit on open files of this process to the allowed maximum, but at most to `most`.
+///
+/// Every connection needs a file descriptor. With the default limit of 1,024, or 256 on macOS, clients would be turned
+/// away.
 pub fn raise_file_limit(most: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -166,7 +173,7 @@ pub fn raise_file_limit(most: u64) {
     }
 }
 
-/// Returns the limit of open files of this process; `None` if there is none.
+/// Returns the limit on open files of this process, or `None` if there is no limit.
 pub fn open_file_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
@@ -174,25 +181,25 @@ pub fn open_file_limit() -> Option<u64> {
 /// File descriptor usage of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFiles {
-    /// Number of descriptors in use within the limit.
+    /// Number of open descriptors below the limit.
     pub used: u64,
-    /// The limit in force.
+    /// The limit in force on open files.
     pub limit: u64,
 }
 
-/// Returns the file descriptor usage of a process; `None` if it cannot be read.
+/// Returns the file descriptor usage of a process, or `None` if it cannot be read.
 pub fn open_files(pid: u32) -> Option<OpenFiles> {
     os::open_files(pid)
 }
 
-/// Kind of a file system, as far as it matters for watching changes.
+/// Kind of a file system, as far as it matters for a file watcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filesystem {
-    /// Local: only this machine changes it, so every change can be reported.
+    /// Local file system: only this machine changes files, so every change can be reported.
     Local,
-    /// Network: other machines or a daemon can change it without events.
+    /// Network file system: other machines or a daemon can change files without events.
     Network,
-    /// Unknown to us, or not reported by the system.
+    /// The kind is unknown to Switchboard, or not reported by the system.
     Unknown,
 }
 
@@ -201,33 +208,35 @@ pub fn filesystem(dir: &Path) -> Filesystem {
     os::filesystem(dir)
 }
 
-/// True if this directory is on a network file system, which other machines or a daemon can change without events.
+/// Returns true if this directory is on a network file system. Returns false if the kind is unknown.
 ///
-/// Such file systems do not report every change, so a watcher has to poll as well. False if the kind is unknown.
+/// Other machines or a daemon can change such a file system without events, so a watcher has to poll as well.
 pub fn is_network_filesystem(dir: &Path) -> bool {
     filesystem(dir) == Filesystem::Network
 }
 
-/// Creates an unnamed file in this directory, which is removed with its handle; `None` if the system or the file system
-/// does not support that, or fails.
+/// Creates an unnamed file in this directory, which is removed when its handle is closed.
 ///
-/// No other process sees it before it is linked, and nothing remains of it if its writer is killed.
+/// Returns `None` if the system or the file system does not support that, or if it fails. No other process sees the
+/// file before it is linked, and nothing remains of it if its writer is killed.
 pub(crate) fn unnamed_file(dir: BorrowedFd<'_>) -> Option<File> {
     os::unnamed_file(dir)
 }
 
-/// Links an unnamed file to an unused name. Only the error for a name in use is reliable; the caller has to find out the
-/// reason of any other one in a different way.
+/// Links an unnamed file to an unused name.
+///
+/// Only the error for a name in use is reliable. The caller has to find the reason of any other error in a different
+/// way.
 pub(crate) fn link_unnamed(file: &File, dir: BorrowedFd<'_>, name: &str) -> rustix::io::Result<()> {
     os::link_unnamed(file, dir, name)
 }
 
-/// True if the system uses this name for an unnamed file in the events of its directory.
+/// Returns true if the system uses this name for an unnamed file in events of the file's directory.
 pub(crate) fn is_unnamed(name: &str) -> bool {
     os::is_unnamed(name)
 }
 
-/// True if a process with this pid exists, even if we may not signal it.
+/// Returns true if a process with this pid exists, even if this user may not signal it.
 fn process_exists(pid: u32) -> bool {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
     match rustix::process::test_kill_process(pid) {

@@ -1,8 +1,8 @@
-//! Child processes: the only place where other programs are started.
+//! Child processes: the only module that starts other programs.
 //!
-//! A program gets a small, known environment and its own process group, and the whole group is killed with its [`Child`].
-//! A program that runs for a door is started below a reaper: then all of its descendants are killed with it, including
-//! those that left the group, and even if this process is killed.
+//! A program gets a small, known environment and its own process group, and the whole group is killed with its
+//! [`Child`]. A program that runs for a door is started below a reaper. Then all of its descendants are killed with it,
+//! including those that left the group, and even if this process is killed.
 
 mod program;
 mod reaped;
@@ -24,10 +24,10 @@ use self::reaped::Reaped;
 use crate::lineage::{Launch, LaunchKind};
 use crate::reaper::{ReaperClient, Request};
 
-/// Variables that every program inherits. A trailing `*` matches any suffix.
+/// Environment variables that every program inherits. A trailing `*` matches any suffix.
 ///
 /// They describe the user, the locale, and the proxy and certificates for network access. Keys and tokens are not among
-/// them: a program gets the ones that it needs by name.
+/// them: a program gets those that it needs by name.
 pub const ENV_ALLOWED: &[&str] = &[
     "PATH",
     "HOME",
@@ -72,8 +72,8 @@ const GROUP_POLL: Duration = Duration::from_millis(10);
 
 /// Builder for starting a program.
 ///
-/// Its three standard streams are null unless set otherwise: our own stdout may carry a protocol that no other program
-/// may write to.
+/// The program's three standard streams are null unless set otherwise, because our own stdout may carry a protocol that
+/// no other program may write to.
 #[derive(Debug)]
 #[must_use = "nothing is started before `spawn`"]
 pub struct Spawn {
@@ -98,14 +98,14 @@ pub struct SpawnError {
 }
 
 impl SpawnError {
-    /// Returns the error of the system.
+    /// Returns the operating system's error.
     pub fn into_io_error(self) -> io::Error {
         self.source
     }
 }
 
 impl Spawn {
-    /// Creates a builder for a program, which is searched in `PATH` unless it is a path.
+    /// Creates a builder for a program, which is searched for in `PATH` unless it is given as a path.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -126,31 +126,35 @@ impl Spawn {
         self
     }
 
-    /// Adds arguments.
+    /// Adds arguments of the program.
     pub fn args(mut self, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// Sets the working directory; the default is ours.
+    /// Sets the working directory of the program. The default is that of this process.
     pub fn cwd(mut self, dir: impl Into<PathBuf>) -> Self {
         self.cwd = Some(dir.into());
         self
     }
 
-    /// Lets the program inherit more of our variables, by name or as `PREFIX_*`, in addition to [`ENV_ALLOWED`].
+    /// Lets the program inherit more environment variables, in addition to [`ENV_ALLOWED`].
+    ///
+    /// A variable is given by name or as `PREFIX_*`.
     pub fn env_allow(mut self, names: &[&str]) -> Self {
         self.env_allowed.extend(names.iter().map(|&name| name.to_owned()));
         self
     }
 
-    /// Sets a variable of the program, regardless of ours.
+    /// Sets an environment variable of the program, regardless of its value in this process.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// Marks the program as an agent's: its environment names the agent, and this process as its launcher.
+    /// Marks the program as an agent's program.
+    ///
+    /// Its environment then names the agent, and this process as its launcher.
     pub fn for_agent(self, kind: LaunchKind, agent: &str) -> Self {
         let variables = Launch::by_this_process(kind, agent).variables();
         variables.into_iter().fold(self, |spawn, (name, value)| spawn.env(name, value))
@@ -174,7 +178,7 @@ impl Spawn {
         self
     }
 
-    /// Starts the program as the leader of a new process group. Needs a Tokio runtime.
+    /// Starts the program as the leader of a new process group. Requires a Tokio runtime.
     pub fn spawn(self) -> Result<Child, SpawnError> {
         let env = self.environment();
         let Self { program, name, args, cwd, stdin, stdout, stderr, .. } = self;
@@ -192,7 +196,9 @@ impl Spawn {
         started.map_err(|source| SpawnError { program, cwd, source })
     }
 
-    /// Starts the program with all three streams piped; below a reaper if there is a client for one.
+    /// Starts the program with all three streams piped.
+    ///
+    /// With a `reaper` client, the program runs below a reaper.
     pub async fn start(self, reaper: Option<&ReaperClient>) -> Result<Child, SpawnError> {
         let Some(reaper) = reaper else {
             return self.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -212,8 +218,9 @@ impl Spawn {
         started.map_err(|source| SpawnError { program, cwd, source })
     }
 
-    /// Starts a program in the person's terminal, as the leader of a session, below a reaper. It inherits the complete
-    /// environment.
+    /// Starts the program in the person's terminal, as the leader of a session, below a reaper.
+    ///
+    /// The program inherits the complete environment.
     pub async fn start_in_terminal(
         self,
         terminal: BorrowedFd<'_>,
@@ -229,7 +236,7 @@ impl Spawn {
         started.map_err(|source| SpawnError { program, cwd: None, source })
     }
 
-    /// Returns the program's complete environment. Of two values of a variable the last one counts.
+    /// Returns the program's complete environment. The last of several values of a variable counts.
     fn environment(&self) -> Vec<(OsString, OsString)> {
         let is_passed = |name: &OsStr| is_allowed(name, ENV_ALLOWED) || is_allowed(name, &self.env_allowed);
         let inherited = std::env::vars_os().filter(|(name, _)| is_passed(name));
@@ -237,9 +244,10 @@ impl Spawn {
     }
 }
 
-/// A running program with its descendants: all of them below a reaper, otherwise those in its process group.
+/// A running program with its descendants.
 ///
-/// Dropping it kills them at once; [`stop`](Self::stop) is the graceful shutdown.
+/// Below a reaper, these are all descendants, otherwise those in the program's process group. Dropping this handle
+/// kills them at once; [`stop`](Self::stop) is the graceful shutdown.
 #[derive(Debug)]
 pub struct Child(Process);
 
@@ -254,8 +262,9 @@ enum Process {
 struct Leader {
     inner: Box<dyn ChildWrapper>,
     group: Pid,
-    /// Set once the group was killed or found empty: from then on the system may reuse its number, so that no signal may be
-    /// sent to it any more.
+    /// True once the group was killed or found empty.
+    ///
+    /// From then on the system may reuse the group's number, so no signal may be sent to it any more.
     is_over: bool,
 }
 
@@ -269,9 +278,9 @@ impl Child {
         pid.as_raw_pid().unsigned_abs()
     }
 
-    /// Returns the writing end of the program's stdin, once, if it is piped.
+    /// Returns the writing end of the program's stdin, once, if stdin is piped.
     ///
-    /// The caller has to close it: [`stop`](Self::stop) can then no longer do so.
+    /// The caller has to close it, because [`stop`](Self::stop) can then no longer do so.
     pub fn stdin_writer(&mut self) -> Option<ChildStdin> {
         match &mut self.0 {
             Process::Leader(leader) => leader.inner.stdin().take(),
@@ -279,7 +288,7 @@ impl Child {
         }
     }
 
-    /// Returns the reading end of the program's stdout, once, if it is piped.
+    /// Returns the reading end of the program's stdout, once, if stdout is piped.
     pub fn stdout_reader(&mut self) -> Option<ChildStdout> {
         match &mut self.0 {
             Process::Leader(leader) => leader.inner.stdout().take(),
@@ -287,7 +296,7 @@ impl Child {
         }
     }
 
-    /// Returns the reading end of the program's stderr, once, if it is piped.
+    /// Returns the reading end of the program's stderr, once, if stderr is piped.
     pub fn stderr_reader(&mut self) -> Option<ChildStderr> {
         match &mut self.0 {
             Process::Leader(leader) => leader.inner.stderr().take(),
@@ -297,7 +306,7 @@ impl Child {
 
     /// Waits until the program exits, then kills its remaining descendants.
     ///
-    /// Closes stdin first, unless [`stdin_writer`](Self::stdin_writer) returned it. Cancel-safe.
+    /// The call closes stdin first, unless [`stdin_writer`](Self::stdin_writer) returned it. It is cancel-safe.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         match &mut self.0 {
             Process::Leader(leader) => leader.wait().await,
@@ -305,10 +314,10 @@ impl Child {
         }
     }
 
-    /// Waits until the program exits, and lets its descendants continue; without a reaper only if it succeeded.
+    /// Waits until the program exits, and lets its descendants continue.
     ///
-    /// For programs that start background processes on purpose, such as clipboard owners, and for programs in the person's
-    /// terminal.
+    /// Without a reaper, they continue only if the program succeeded. This is for programs that start background
+    /// processes on purpose, such as clipboard owners, and for programs in the person's terminal.
     pub async fn wait_and_detach(&mut self) -> io::Result<ExitStatus> {
         match &mut self.0 {
             Process::Leader(leader) => leader.wait_and_detach().await,
@@ -316,7 +325,7 @@ impl Child {
         }
     }
 
-    /// Lets the program continue without this value.
+    /// Lets the program continue after this handle is dropped.
     pub(crate) fn detach(mut self) {
         if let Process::Leader(leader) = &mut self.0 {
             leader.is_over = true;
@@ -325,8 +334,8 @@ impl Child {
 
     /// Shuts down the program and its descendants gracefully, and returns when they have exited.
     ///
-    /// First stdin is closed, which stops a server on pipes; after `grace` follows SIGTERM, and after another `grace`
-    /// SIGKILL. Descendants that outlive the program get the same time.
+    /// The call first closes stdin, which stops a server on pipes. It sends SIGTERM after `grace`, and SIGKILL after
+    /// another `grace`. Descendants that outlive the program get the same time.
     pub async fn stop(self, grace: Duration) -> io::Result<ExitStatus> {
         match self.0 {
             Process::Leader(leader) => leader.stop(grace).await,
@@ -375,7 +384,7 @@ impl Leader {
     async fn wait_for_group(&mut self) -> io::Result<ExitStatus> {
         let status = self.inner.wait().await?;
         while !self.is_over {
-            // An error means that no process remains, or none that we may signal.
+            // An error means that no process remains, or that we may signal none of the remaining ones.
             self.is_over = rustix::process::test_kill_process_group(self.group).is_err();
             if !self.is_over {
                 sleep(GROUP_POLL).await;
@@ -389,7 +398,7 @@ impl Leader {
         self.is_over = true;
     }
 
-    /// Signals every process in the group. An empty group counts as success.
+    /// Signals every process in the group. A failure, for example for an empty group, is only logged.
     fn signal_group(&self, signal: Signal) {
         if !self.is_over
             && let Err(error) = rustix::process::kill_process_group(self.group, signal)
@@ -405,7 +414,7 @@ impl Drop for Leader {
     }
 }
 
-/// True if a variable's name matches a list whose entries may end in `*`.
+/// Returns true if a variable's name matches a list whose entries may end in `*`.
 fn is_allowed(name: &OsStr, list: &[impl AsRef<str>]) -> bool {
     let Some(name) = name.to_str() else { return false };
     list.iter().any(|entry| match entry.as_ref().strip_suffix('*') {

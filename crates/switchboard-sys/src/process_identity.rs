@@ -1,7 +1,7 @@
 //! Identity of the process that holds a lease or a lock.
 //!
-//! The lease of a process that has exited can be taken over at once, without waiting for a timeout. For that, the holder
-//! records its [`ProcessIdentity`] in the lease.
+//! The lease of a process that has exited can be taken over at once, without waiting for a timeout. To make that
+//! possible, the holder records its [`ProcessIdentity`] in the lease.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,8 +11,8 @@ use crate::platform::{self, ProcessStart};
 
 /// Identity of a process, unique across hosts and pid reuse: `host/pid/started`.
 ///
-/// The host is the machine's name and, in a container or sandbox, the number of its pid namespace, because the pid is
-/// valid only there.
+/// The host is the machine's name. In a container or sandbox, the number of the pid namespace is added, because the pid
+/// is valid only there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ProcessIdentity {
     host: String,
@@ -45,21 +45,21 @@ impl ProcessIdentity {
         self.pid
     }
 
-    /// True if the process runs on this host, where its pid can be looked up.
+    /// Returns true if the process runs on this host, where its pid can be looked up.
     pub fn is_on_this_host(&self) -> bool {
         self.host == this_host()
     }
 
-    /// True if this process is known to have exited.
+    /// Returns true if this process is known to have exited.
     ///
-    /// False for a process on another host or in another container, of which nothing is known: the caller has to use a
-    /// timeout.
+    /// Returns false for a process on another host or in another container, because nothing is known about it. The
+    /// caller has to use a timeout for such a process.
     pub fn has_exited(&self) -> bool {
         self.host == this_host()
             && platform::process_started(self.pid).is_none_or(|started| !started.may_equal(&self.started))
     }
 
-    /// True if a signal or a debugger is known to have stopped this process.
+    /// Returns true if a signal or a debugger is known to have stopped this process.
     pub fn is_stopped(&self) -> bool {
         self.is_on_this_host() && !self.has_exited() && platform::is_process_stopped(self.pid) == Some(true)
     }
@@ -81,7 +81,7 @@ impl FromStr for ProcessIdentity {
 
 /// Returns the host part of identities on this machine, in this pid namespace.
 ///
-/// It is constant while this process runs, even on a machine that is renamed with every network that it joins.
+/// The text is constant while this process runs, even on a machine that is renamed with every network that it joins.
 pub fn this_host() -> &'static str {
     static HOST: LazyLock<String> = LazyLock::new(|| {
         let name: String = platform::host_name().chars().filter(|&character| is_plain(character)).collect();
@@ -105,7 +105,9 @@ fn parse(text: &str) -> Option<ProcessIdentity> {
     })
 }
 
-/// True for a character that is allowed in a part of an identity: the text is one line, split at slashes.
+/// Returns true for a character that is allowed in a part of an identity.
+///
+/// An identity is one line of text that is split at slashes.
 fn is_plain(character: char) -> bool {
     character != '/' && !character.is_whitespace() && !character.is_control()
 }

@@ -1,20 +1,21 @@
 //! Reapers: supervisor processes that kill the programs of a host, however the host exits.
 //!
-//! A host starts one root, and the root starts one reaper for each program:
+//! The host is the Switchboard process that runs programs. A host starts one root, and the root starts one reaper for
+//! each program:
 //!
 //! ```text
 //! host → root (subreaper) → reaper (subreaper) → program → its descendants
 //! ```
 //!
-//! On Linux a descendant that leaves its process group, its session and its parent, and clears its environment, becomes
-//! a child of the nearest subreaper above it. A reaper kills its children until it has none; then no process of its
-//! program remains. Only descendants of the program are killed: a child keeps its pid until it is reaped, so that a kill
+//! On Linux, the nearest subreaper adopts a descendant that leaves its process group, its session and its parent, even
+//! if the descendant clears its environment. A reaper kills its children until it has none; then no process of its
+//! program remains. Only descendants of the program are killed: a child keeps its pid until it is reaped, so a kill
 //! never hits a later process with the same pid.
 //!
-//! Each process detects the exit of those above it: a reaper detects the host's exit by its control socket and the root's
-//! by a pipe, the root detects the host's by its own socket. If a reaper itself is killed, its program becomes a child of
-//! the root, and the root kills it. The control socket closes for the host only after that, because the root holds a copy
-//! until then.
+//! Each process detects the exit of those above it. A reaper detects the host's exit by its control socket, and the
+//! root's exit by a pipe. The root detects the host's exit by its own socket. If a reaper itself is killed, its program
+//! becomes a child of the root, and the root kills it. The host sees the control socket close only after that, because
+//! the root holds a copy of the socket until then.
 //!
 //! On other systems, a descendant that leaves its parent escapes unless it stays in the program's process group.
 

@@ -1,8 +1,9 @@
 //! Service lease: one long-running owner per hub and service, so that `serve` does not run twice.
 //!
-//! The lease is a lock of the operating system on a file, and ends with its process. A process that is only stopped still
-//! holds its locks. Therefore a lease with a [`LeaseKey`] can be taken over with the same key: a new, already locked file
-//! replaces the locked one. The former holder detects that by [`ServiceLease::is_in_force`].
+//! The lease is an operating system lock on a file, and ends with the process that holds it. A process that is only
+//! stopped still holds its locks. Therefore a lease with a [`LeaseKey`] can be taken over with the same key: a new,
+//! already locked file replaces the locked one. The former holder detects the takeover by
+//! [`ServiceLease::is_in_force`].
 
 use std::fmt;
 use std::fs::File;
@@ -18,8 +19,9 @@ use crate::process_identity::ProcessIdentity;
 /// Length of a [`LeaseKey`]: 16 random bytes in base 16.
 const KEY_DIGITS: usize = 32;
 
-/// Maximum number of attempts to lock a file that other processes replace. In each lost attempt another process acquired
-/// the lease.
+/// Maximum number of attempts to lock a file that other processes replace.
+///
+/// In each lost attempt, another process acquired the lease.
 const ATTEMPTS: usize = 16;
 
 /// Lease on a service. Released when dropped, and when the process ends.
@@ -31,9 +33,9 @@ pub struct ServiceLease {
 }
 
 impl ServiceLease {
-    /// False if another process has taken the lease over.
+    /// Returns true if no other process has taken the lease over.
     ///
-    /// A lease whose file was only deleted stays in force until another process acquires it with a new file.
+    /// A lease whose file was only deleted stays in force until another process acquires the lease with a new file.
     pub fn is_in_force(&self) -> bool {
         self.folder.is_replaced(&self.file_name, &self.file).is_ok_and(|is_replaced| !is_replaced)
     }
@@ -47,7 +49,7 @@ pub enum LeaseError {
     Taken {
         /// The service.
         service: String,
-        /// The process that runs it.
+        /// The process that holds the lease.
         holder: String,
     },
     /// The lock file cannot be opened or replaced.
@@ -55,7 +57,9 @@ pub enum LeaseError {
     File(#[from] FileError),
 }
 
-/// Secret of the session that a lease belongs to, whichever process holds the lease for it.
+/// Secret of the session that a lease belongs to.
+///
+/// The key stays the same, whichever process holds the lease for the session.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LeaseKey(String);
@@ -95,14 +99,16 @@ impl fmt::Debug for LeaseKey {
 }
 
 impl LeaseKey {
-    /// Returns the digest for the lock file: a process that reads the file does not learn the key.
+    /// Returns the digest for the lock file, so that a process that reads the file does not learn the key.
     fn digest(&self, file_name: &str) -> String {
         let digest = Sha256::new().chain_update(file_name).chain_update([0]).chain_update(&self.0).finalize();
         digest.iter().fold(String::with_capacity(64), |text, byte| format!("{text}{byte:02x}"))
     }
 }
 
-/// Acquires the lease on `name`, or returns which process holds it. With the key of the current holder it is taken over.
+/// Acquires the lease on `name`. Fails with the process that holds it.
+///
+/// With the key of the current holder, the lease is taken over.
 pub fn acquire(folder: &Dir, name: &str, key: Option<&LeaseKey>) -> Result<ServiceLease, LeaseError> {
     let file_name = format!("hub.{name}");
     let digest = key.map(|key| key.digest(&file_name));
@@ -117,7 +123,8 @@ pub fn acquire(folder: &Dir, name: &str, key: Option<&LeaseKey>) -> Result<Servi
             let file = folder.replace_locked(&file_name, &bytes)?;
             return Ok(ServiceLease { file, folder: folder.clone(), file_name });
         }
-        // Only for error messages and for a takeover. The lock itself is what counts, and it also works on a full disk.
+        // The signature serves only error messages and takeovers. The lock is what counts, and it also works on a full
+        // disk.
         let _ = Signature { owner: Some(ProcessIdentity::this_process()), digest: digest.clone() }
             .write(&mut file);
         let service = ServiceLease { file, folder: folder.clone(), file_name: file_name.clone() };
@@ -129,7 +136,9 @@ pub fn acquire(folder: &Dir, name: &str, key: Option<&LeaseKey>) -> Result<Servi
     Err(LeaseError::Taken { service: name.to_owned(), holder: "another process".to_owned() })
 }
 
-/// Acquires a shared lease on `name`, which excludes exclusive ones; `None` while a process holds an exclusive one.
+/// Acquires a shared lease on `name`, which excludes exclusive leases.
+///
+/// Returns `None` while a process holds an exclusive lease.
 pub fn acquire_shared(folder: &Dir, name: &str) -> Result<Option<ServiceLease>, LeaseError> {
     let file_name = format!("hub.{name}");
     for _ in 0..ATTEMPTS {
@@ -137,7 +146,7 @@ pub fn acquire_shared(folder: &Dir, name: &str) -> Result<Option<ServiceLease>, 
         if file.try_lock_shared().is_err() {
             return Ok(None);
         }
-        // Only for error messages; of several holders the last one signs.
+        // The signature serves only error messages. The last of several holders signs.
         let _ = Signature { owner: Some(ProcessIdentity::this_process()), digest: None }.write(&mut file);
         let service = ServiceLease { file, folder: folder.clone(), file_name: file_name.clone() };
         if service.is_in_force() {
@@ -147,7 +156,7 @@ pub fn acquire_shared(folder: &Dir, name: &str) -> Result<Option<ServiceLease>, 
     Ok(None)
 }
 
-/// Opens the lock file of a service; on a read-only or full disk an existing file suffices for locking.
+/// Opens the lock file of a service. On a read-only or full disk, an existing file suffices for locking.
 fn open(folder: &Dir, name: &str) -> Result<File, LeaseError> {
     match folder.open_own(name) {
         Err(error) if error.is_disk() => folder.open_existing(name)?.ok_or_else(|| error.into()),
@@ -155,24 +164,28 @@ fn open(folder: &Dir, name: &str) -> Result<File, LeaseError> {
     }
 }
 
-/// Returns the process that runs `name`. During the query another process may fail to acquire the lease.
+/// Returns the process that runs `name`, if any.
+///
+/// The query holds a lock for a moment, in which another process may fail to acquire the lease.
 pub fn holder(folder: &Dir, name: &str) -> Result<Option<String>, LeaseError> {
     Ok(signature(folder, name)?.map(|signature| signature.describe()))
 }
 
-/// True if a process runs `name` and is not stopped.
+/// Returns true if a process runs `name` and is not stopped.
 pub fn is_running(folder: &Dir, name: &str) -> Result<bool, LeaseError> {
     let is_stopped = |signature: Signature| signature.owner.is_some_and(|owner| owner.is_stopped());
     Ok(signature(folder, name)?.is_some_and(|signature| !is_stopped(signature)))
 }
 
-/// Reads the lock file while a process runs `name`; `None` otherwise.
+/// Reads the lock file if a process runs `name`. Returns `None` otherwise.
 fn signature(folder: &Dir, name: &str) -> Result<Option<Signature>, LeaseError> {
     let Some(mut file) = folder.open_existing(&format!("hub.{name}"))? else { return Ok(None) };
     Ok(file.try_lock_shared().is_err().then(|| Signature::read(&mut file)))
 }
 
-/// Content of a lock file: the holder, and in the next line the digest of its key, if any.
+/// Content of a lock file: the holder and the digest of the lease key.
+///
+/// The digest is on the next line, if there is a key.
 #[derive(Debug, PartialEq, Eq)]
 struct Signature {
     owner: Option<ProcessIdentity>,

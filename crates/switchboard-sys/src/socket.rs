@@ -1,6 +1,6 @@
 //! Unix sockets between programs of one user.
 //!
-//! Both ends check the user of their peer: a listener must not obey another user's program, and a client must not send
+//! Both ends check the user of their peer. A listener must not obey another user's program, and a client must not send
 //! private data to one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,10 +17,14 @@ use tokio::time::sleep;
 /// Maximum length of a socket path that every system accepts.
 const LONGEST: usize = 100;
 
-/// Delay after a failed accept, which would fail again at once: mostly the process has too many open files.
+/// Delay before a failed accept is retried.
+///
+/// An immediate retry would fail again, because the usual reason is that the process has too many open files.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Accepts the next connection of a listener, however often it fails. `of` names the listener in the log.
+/// Accepts the next connection of a listener, and retries as often as that fails.
+///
+/// `of` names the listener in the log.
 pub async fn accept_with_retry<T, F>(of: &str, accept: impl Fn() -> F) -> T
 where
     F: Future<Output = io::Result<T>>,
@@ -34,7 +38,9 @@ where
     }
 }
 
-/// Returns the path of a folder's socket: in the folder, or in the system's temporary folder if that path is too long.
+/// Returns the path of a folder's socket.
+///
+/// The socket is in the folder, or in the system's temporary folder if that path would be too long.
 pub fn socket_path(folder: &Path, name: &str) -> PathBuf {
     let path = folder.join(name);
     if path.as_os_str().len() <= LONGEST {
@@ -45,7 +51,7 @@ pub fn socket_path(folder: &Path, name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("switchboard-{:016x}.sock", hasher.finish()))
 }
 
-/// Unix listener that accepts only programs of the same user. Its socket is removed on drop.
+/// Unix listener that accepts only programs of the same user. The socket is removed on drop.
 #[derive(Debug)]
 pub struct SameUserListener {
     listener: UnixListener,
@@ -53,7 +59,7 @@ pub struct SameUserListener {
 }
 
 impl SameUserListener {
-    /// Binds the socket and replaces a stale one. Needs a Tokio runtime.
+    /// Binds the socket and replaces a stale one. Requires a Tokio runtime.
     pub async fn bind(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         remove_stale(&path).await?;
@@ -68,7 +74,9 @@ impl SameUserListener {
         &self.path
     }
 
-    /// Accepts the next connection; an error for another user's program, after which the listener remains usable.
+    /// Accepts the next connection.
+    ///
+    /// Fails for another user's program; the listener remains usable after that.
     pub async fn accept(&self) -> io::Result<UnixStream> {
         let (stream, _) = self.listener.accept().await?;
         checked(stream)
@@ -81,8 +89,9 @@ impl Drop for SameUserListener {
     }
 }
 
-/// Connects to a program of the same user. A symbolic link is not followed: a repository could point it to the socket of
-/// another workspace.
+/// Connects to a program of the same user.
+///
+/// A symbolic link is not followed, because a repository could point it to the socket of another workspace.
 pub async fn connect(path: &Path) -> io::Result<UnixStream> {
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no socket"));
@@ -90,8 +99,9 @@ pub async fn connect(path: &Path) -> io::Result<UnixStream> {
     checked(UnixStream::connect(path).await?)
 }
 
-/// Checks that the peer has the same user. Socket permissions are not enough: not every system enforces them, and none
-/// protects the client.
+/// Checks that the peer has the same user.
+///
+/// Socket permissions are not enough: not every system enforces them, and none protects the client.
 fn checked(stream: UnixStream) -> io::Result<UnixStream> {
     if stream.peer_cred()?.uid() == getuid().as_raw() {
         Ok(stream)

@@ -11,22 +11,23 @@ use tokio::time::{Sleep, sleep};
 
 /// TCP stream with a write timeout.
 ///
-/// Without it a client that never reads its response would occupy its permit, its session and its queue for ever.
+/// Without the timeout, a client that never reads its response would occupy its permit, its session and its queue for
+/// ever.
 #[derive(Debug)]
 pub struct WriteTimeout {
     stream: TcpStream,
     limit: Duration,
-    /// Timer that runs while the client reads nothing.
+    /// Timer of a blocked write, which runs while the client reads nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl WriteTimeout {
-    /// Wraps a stream; a write that is blocked for `limit` fails.
+    /// Wraps a stream so that a write that is blocked for `limit` fails.
     pub fn new(stream: TcpStream, limit: Duration) -> Self {
         Self { stream, limit, stalled: None }
     }
 
-    /// Returns the result of a write, or a timeout error if it has been blocked for too long.
+    /// Returns the result of a write, or a timeout error if the write has been blocked for too long.
     fn watch<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;

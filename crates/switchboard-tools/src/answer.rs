@@ -1,4 +1,6 @@
-//! Results of tools: text for the model with the same content as data, or an error with the next step.
+//! Results of tool calls.
+//!
+//! A result is text for the model with the same content as data, or an error with the next step.
 
 use door_workspace::RoleError;
 use door_workspace::WorkspaceError;
@@ -13,16 +15,16 @@ use switchboard_sys::disk::DiskFault;
 
 use super::unread::Unread;
 
-/// Result of a successful call.
+/// Result of a successful tool call.
 #[derive(Debug)]
 pub(super) struct Answer {
     text: String,
     data: Map<String, Value>,
-    /// True if the call did not change the caller's mail.
+    /// True if the call did not change the caller's mailbox.
     is_mail_unchanged: bool,
 }
 
-/// Result of a failed call.
+/// Error of a failed tool call.
 #[derive(Debug)]
 pub(super) struct ToolError {
     text: String,
@@ -42,7 +44,7 @@ impl Answer {
         Self { text: text.into(), data, is_mail_unchanged: false }
     }
 
-    /// Declares that the call did not change the caller's mail.
+    /// Marks that the call did not change the caller's mailbox.
     pub(super) fn without_mail_changes(self) -> Self {
         Self { is_mail_unchanged: true, ..self }
     }
@@ -51,7 +53,7 @@ impl Answer {
         self.is_mail_unchanged
     }
 
-    /// Returns the data.
+    /// Returns the result as data, without the text.
     pub(super) fn into_data(self) -> Value {
         self.data.into()
     }
@@ -62,19 +64,19 @@ impl ToolError {
         Self { text: text.into(), next: None }
     }
 
-    /// Sets the next step.
+    /// Sets the next step that the error suggests.
     pub(super) fn next(mut self, step: impl Into<String>) -> Self {
         self.next = Some(step.into());
         self
     }
 
-    /// Adds an alternative to the next step.
+    /// Appends an alternative to the suggested next step.
     pub(super) fn or(mut self, step: &str) -> Self {
         self.next = Some(self.next.map_or_else(|| step.to_owned(), |next| format!("{next} {step}")));
         self
     }
 
-    /// Formats error and next step as one text.
+    /// Formats the error and the next step as one text.
     pub(super) fn into_text(self) -> String {
         match self.next {
             Some(next) => format!("{}. {}", self.text.trim_end_matches('.'), next),
@@ -83,10 +85,10 @@ impl ToolError {
     }
 }
 
-/// Converts an outcome to an MCP result, with the note about unread mail.
+/// Converts an outcome to an MCP result, with the note about unread messages.
 ///
-/// Sanitizes every text of every tool. An error's message may quote text of others, so all its lines but the first are
-/// quoted.
+/// Sanitizes every text of every tool. An error may quote text from other agents, so all of its lines except the first
+/// are quoted.
 pub(super) fn to_call_result(outcome: Outcome, unread: Unread) -> CallToolResult {
     let (mut text, mut data, failed) = match outcome {
         Ok(answer) => {
@@ -114,7 +116,7 @@ pub(super) fn to_call_result(outcome: Outcome, unread: Unread) -> CallToolResult
     result
 }
 
-/// Adds a note that the workspace is degraded, with the reason.
+/// Adds a note that the workspace is degraded because of a disk fault, with the reason.
 pub(super) fn add_degraded_note(mut result: CallToolResult, trouble: Option<DiskFault>) -> CallToolResult {
     let Some(trouble) = trouble else { return result };
     let line =
@@ -127,7 +129,9 @@ pub(super) fn add_degraded_note(mut result: CallToolResult, trouble: Option<Disk
 }
 
 impl ToolError {
-    /// Builds the error of a refused action, with the names that the tool has for its fields.
+    /// Builds the tool error for a refused action.
+    ///
+    /// The error uses the tool's own names for the action's fields.
     pub(super) fn of(tool: &str, error: ActionError) -> Self {
         let action = Action::of_tool(tool);
         let argument =
@@ -259,7 +263,7 @@ impl From<ResolveError> for ToolError {
                 Self::new(text).next(format!("Did you mean {}?", near.join(" or ")))
             }
             ResolveError::UnknownAgent { known, .. } if !known.is_empty() => {
-                /// Enough to choose from; get_team_roster has them all.
+                /// Maximum number of known agents listed in the error; `get_team_roster` lists all of them.
                 const SHOWN: usize = 20;
                 let more = if known.len() > SHOWN { ", …" } else { "" };
                 let shown: Vec<_> = known.into_iter().take(SHOWN).collect();

@@ -15,15 +15,17 @@ use switchboard_mcp::{ArgumentError, out_of_range, validate_arguments};
 
 use super::answer::ToolError;
 
-/// Cache of schemas. Building one costs more than parsing the arguments of many calls.
+/// Cache of argument schemas.
+///
+/// Building one schema costs more than parsing the arguments of many calls.
 static SCHEMAS: Mutex<BTreeMap<TypeId, Arc<JsonObject>>> = Mutex::new(BTreeMap::new());
 
-/// Returns the schema of a tool's arguments.
+/// Returns the cached schema of a tool's arguments.
 pub(super) fn schema<T: JsonSchema + 'static>() -> Arc<JsonObject> {
     SCHEMAS.lock().entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(build_schema::<T>())).clone()
 }
 
-/// Builds a schema without parts that cost tokens and do not help a model.
+/// Builds a schema, without the parts that cost tokens but do not help a model.
 fn build_schema<T: JsonSchema>() -> JsonObject {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
@@ -41,11 +43,11 @@ fn build_schema<T: JsonSchema>() -> JsonObject {
     }
 }
 
-/// Removes titles, formats, `null` alternatives and the limits of machine numbers.
+/// Removes titles, formats, `null` alternatives and the limits of machine numbers from a schema.
 fn strip_schema(value: &mut Value) {
     match value {
         Value::Object(object) => {
-            // A property may be named "title" or "format"; only the keyword has a string value.
+            // Only the keywords "title" and "format" have a string value; a property of that name has an object.
             for noise in ["title", "format"] {
                 if object.get(noise).is_some_and(Value::is_string) {
                     object.remove(noise);
@@ -92,11 +94,12 @@ pub(super) fn read<T: DeserializeOwned + JsonSchema + 'static>(
 ) -> Result<T, ToolError> {
     let mut arguments = arguments.unwrap_or_default();
     let schema = schema::<T>();
-    // Models fill in fields that they do not use. No optional field has a meaning when it is empty.
+    // Drop empty strings in optional fields: models fill in fields that they do not use, and an empty value has no
+    // meaning.
     let needed: Vec<&str> = required(&schema).collect();
     arguments.retain(|key, value| value.as_str() != Some("") || needed.contains(&key.as_str()));
     validate_arguments(&schema, &mut arguments)?;
-    // Only a number can match the schema and still fail: the schema has no limits of numbers.
+    // Only a number can match the schema and still fail, because number limits were stripped from the schema.
     let numbers = arguments.iter().filter(|(_, value)| value.is_number());
     let numbers: Map<String, Value> = numbers.map(|(key, value)| (key.clone(), value.clone())).collect();
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {

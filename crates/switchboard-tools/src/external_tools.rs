@@ -1,4 +1,6 @@
-//! Hooks for tools of suites and swarms, which the same server offers: workflow rules and the unread note.
+//! Hooks for external tools: workflow rules and the unread note.
+//!
+//! Suites and swarms provide these tools, which the same server offers.
 
 use door_workspace::is_any_workflow_active;
 use rmcp::model::CallToolResult;
@@ -9,10 +11,10 @@ use super::server::ToolServer;
 use super::unread::Unread;
 
 impl ToolServer {
-    /// Checks whether the workflow's rules allow the caller to use an external tool; otherwise returns the refusal.
-    /// Returns true if a workflow is active, so that the use must be recorded.
+    /// Checks whether the workflow rules allow the caller to use an external tool.
     ///
-    /// Mostly none is active; then this only reads the metadata of `state.json`.
+    /// Returns true if a workflow is active, so that the use must be recorded, or the refusal as an error. If no
+    /// workflow is active, as is usual, this only reads the metadata of `state.json`.
     pub async fn admit_external(&self, caller: &Caller, tool: &str) -> Result<bool, CallToolResult> {
         let workspace = self.workspace();
         if !is_any_workflow_active(&*workspace.read_state_json().await) {
@@ -28,7 +30,7 @@ impl ToolServer {
         }
     }
 
-    /// Records the use of an external tool, if [`ToolServer::admit_external`] returned true.
+    /// Records the use of an external tool. Call this if [`ToolServer::admit_external`] returned true.
     pub async fn record_external(&self, caller: &Caller, tool: &str) {
         let agent = self.agent_of(caller);
         if let Err(error) =
@@ -38,7 +40,7 @@ impl ToolServer {
         }
     }
 
-    /// Returns a line about the caller's unread mail, if there is any.
+    /// Returns a line about the caller's unread messages; `None` if there are none.
     pub async fn unread_line(&self, caller: &Caller) -> Option<String> {
         Unread::of(self.workspace().hub(), self.agent_of(caller).as_ref()).await.line()
     }

@@ -1,9 +1,9 @@
-//! The MCP face of a workspace: tools and resources for a model's mailbox.
+//! MCP interface of a workspace: tools and resources for a model's mailbox.
 //!
-//! Implements the tools of the Switchboard Protocol on the functions of `switchboard-actions`.
-//! [`ToolServer`] is the handler behind every MCP transport. Each instance serves one session, and a session acts for
-//! one agent: the one that its client was configured for, or the first one that it registers. It reads only that
-//! agent's mail.
+//! Implements the tools of the Switchboard Protocol on top of `switchboard-actions`. [`ToolServer`] is the handler
+//! behind every MCP transport. Each instance serves one session, and a session acts for one agent: the agent that its
+//! client was configured for, or the first agent that the session registers. A session can read only the messages of
+//! that agent.
 
 mod answer;
 mod arguments;

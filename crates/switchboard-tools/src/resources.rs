@@ -1,4 +1,4 @@
-//! MCP resources: active rules, inbox and roster; and notifications of their changes.
+//! MCP resources (active rules, inbox and roster) and notifications of their changes.
 
 use std::time::Duration;
 
@@ -22,16 +22,18 @@ const RULES: &str = "switchboard://active-rules";
 const ROSTER: &str = "switchboard://roster";
 const INBOX: &str = "switchboard://inbox/";
 
-/// Most messages of the inbox resource; `check_inbox` shows the rest.
+/// Maximum number of messages in the inbox resource; `check_inbox` shows the rest.
 const INBOX_LIMIT: usize = 50;
 
-/// Poll interval of resources from files. Mail needs none, because the journal signals changes.
+/// Poll interval of resources that are read from files.
+///
+/// The inbox needs no polling, because the journal signals changes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A resource that a URI names.
+/// Kind of resource that a URI refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ResourceKind {
-    /// The rules for an agent, or for a session without one.
+    /// The active rules for an agent, or for a session without an agent.
     Rules(Option<AgentId>),
     Roster,
     Inbox(AgentId),
@@ -65,12 +67,14 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
-/// Returns the URI of an agent's inbox. Of the characters in names, only the space needs escaping.
+/// Returns the URI of an agent's inbox.
+///
+/// The space is the only character in names that needs escaping.
 fn inbox_uri(agent: &AgentId) -> String {
     format!("{INBOX}{}", agent.name.as_str().replace(' ', "%20"))
 }
 
-/// Resolves a URI and checks that the agent may read it.
+/// Resolves a URI and checks that the agent may read the resource.
 async fn resolve_uri(
     workspace: &Workspace,
     agent: Option<&AgentId>,
@@ -88,7 +92,7 @@ async fn resolve_uri(
     let owner = directory.canonical(&owner);
     match agent.map(|agent| directory.canonical(agent)) {
         Some(agent) if agent == owner => Ok(ResourceKind::Inbox(owner)),
-        // Not "forbidden": the existence of a mailbox is private as well.
+        // Do not report "forbidden": the existence of a mailbox is private as well.
         _ => Err(not_found(uri, "an agent reads its own inbox only, in a session that speaks for it")),
     }
 }
@@ -101,7 +105,9 @@ fn internal(error: impl Into<ToolError>) -> ErrorData {
     ErrorData::internal_error(error.into().into_text(), None)
 }
 
-/// Reads a resource. Marks nothing as seen: a client may read ahead without its model.
+/// Reads a resource.
+///
+/// Marks no message as seen, because a client may read ahead without showing the resource to its model.
 pub(super) async fn read(
     workspace: &Workspace,
     agent: Option<&AgentId>,
@@ -154,7 +160,7 @@ impl Subscription {
         Ok(Self { workspace: workspace.clone(), kind, uri: uri.to_owned() })
     }
 
-    /// Notifies of changes, debounced, until the client disconnects.
+    /// Sends debounced change notifications until the client disconnects.
     pub(super) async fn notify_changes<F, T>(self, notify: F)
     where
         F: Fn(String) -> T,
@@ -179,7 +185,7 @@ impl Subscription {
         }
     }
 
-    /// Returns a value that differs when the resource changes.
+    /// Returns a fingerprint that differs whenever the resource has changed.
     async fn fingerprint(&self) -> Option<String> {
         match &self.kind {
             ResourceKind::Inbox(owner) => inbox_fingerprint(self.workspace.hub(), owner).await,
@@ -191,8 +197,12 @@ impl Subscription {
     }
 }
 
-/// Returns the newest message and the counts of an inbox: enough to detect arriving and archived mail.
+/// Returns the newest message and the message counts of an inbox.
+///
+/// This is enough to detect new and archived messages.
 async fn inbox_fingerprint(hub: &Hub, owner: &AgentId) -> Option<String> {
+    /// Upper bound of the counts.
+    ///
     /// Counting every message at each change would cost more than it is worth.
     const COUNTED: usize = 1000;
     let waiting = hub.mailboxes().count(owner.clone(), Part::Waiting, COUNTED).await.ok()?;
@@ -201,12 +211,12 @@ async fn inbox_fingerprint(hub: &Hub, owner: &AgentId) -> Option<String> {
     Some(format!("{waiting} {unseen} {newest:?}"))
 }
 
-/// Notifies the client of a session; false if it has disconnected.
+/// Notifies the client of a session; returns false if the client has disconnected.
 pub(super) async fn notify(peer: &Peer<RoleServer>, uri: String) -> bool {
     peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_ok()
 }
 
-/// Filters the subscriptions that a client without a session may have.
+/// Filters a requested subscription to the resources that a client without a session may subscribe to.
 pub(super) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
     let ours = |uri: &&String| matches!(uri.as_str(), RULES | ROSTER) || uri.starts_with(INBOX);
     let uris: Vec<String> = requested.resource_subscriptions.iter().flatten().filter(ours).cloned().collect();
@@ -215,7 +225,7 @@ pub(super) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
     accepted
 }
 
-/// Serves one subscription of a client without a session, until the client ends it.
+/// Serves one subscription request of a client without a session, until the client ends the subscription.
 pub(super) async fn listen(
     workspace: &Workspace,
     agent: Option<&AgentId>,

@@ -1,4 +1,4 @@
-//! The handler of an MCP session.
+//! MCP server: the handler of one session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,19 +35,21 @@ const INSTRUCTIONS: &str = "Switchboard: messages between the agents of this wor
      unread mail; read it with check_inbox, do what it asks, answer with send_message (replyTo), then ack_message. \
      wait_for_message blocks until mail arrives.";
 
-/// Minimum interval of heartbeats per session; each reads `state.json`.
+/// Minimum interval between the heartbeats of a session, because each reads `state.json`.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Settings of the tools.
+/// Settings of a session's tools.
 #[derive(Debug, Clone, Default)]
 pub struct ToolConfig {
-    /// The tools to list.
+    /// The profile that selects the listed tools.
     pub profile: Profile,
-    /// The agent that the client was configured for. HTTP sessions name theirs in a header.
+    /// The agent that the client was configured for. HTTP clients specify the agent in a header instead.
     pub agent: Option<AgentId>,
-    /// Key of the session's lease on its agent's name, if the session can move to another process.
+    /// Key of the session's lease on the agent's name.
+    ///
+    /// The key is present if the session can move to another process.
     pub lease_key: Option<LeaseKey>,
-    /// The connection that the session depends on.
+    /// The client connection on which the session depends.
     pub connection: Connection,
 }
 
@@ -57,28 +59,29 @@ pub struct ToolServer {
     config: Arc<ToolConfig>,
     session: Session,
     order: tokio::sync::RwLock<()>,
-    /// Held by a sending call until its message is queued, so that concurrent calls of a client are journaled in their
-    /// order.
+    /// Lock that a sending call holds until its message is queued.
+    ///
+    /// Thereby, concurrent calls of a client are journaled in the order of the calls.
     sending: Arc<tokio::sync::Mutex<()>>,
-    /// Subscribed resource URIs, with tokens to cancel them.
+    /// Subscribed resource URIs, each with the token that cancels the subscription.
     subscriptions: Mutex<BTreeMap<String, CancellationToken>>,
     last_heartbeat: Mutex<Option<Instant>>,
 }
 
 impl ToolServer {
-    /// Creates the handler of the first session.
+    /// Creates the handler of the first session in this process.
     pub fn new(workspace: Workspace, config: ToolConfig) -> Self {
         let owners = SessionOwners::new(workspace.hub().clone());
         Self::with(workspace, Arc::new(config), owners)
     }
 
-    /// Creates a handler for another session of the same process.
+    /// Creates a handler for another session in the same process.
     #[must_use]
     pub fn new_session(&self) -> Self {
         Self::with(self.workspace.clone(), self.config.clone(), self.session.owners().clone())
     }
 
-    /// Creates a handler for another session, with other settings.
+    /// Creates a handler for another session in the same process, with different settings.
     #[must_use]
     pub fn new_session_with(&self, config: ToolConfig) -> Self {
         Self::with(self.workspace.clone(), Arc::new(config), self.session.owners().clone())
@@ -96,7 +99,7 @@ impl ToolServer {
         }
     }
 
-    /// True if another session owns an agent.
+    /// Returns true if another session owns the agent.
     #[cfg(test)]
     pub(super) fn has_owner(&self, agent: &str) -> bool {
         let agent = agent.parse().expect("a name");
@@ -106,17 +109,17 @@ impl ToolServer {
         )
     }
 
-    /// True if a tool of this name is offered.
+    /// Returns true if the server has a tool of this name.
     pub fn has_tool(&self, name: &str) -> bool {
         tools::find(self.config.profile, name).is_some()
     }
 
-    /// Returns the agent of a request, for external tools.
+    /// Returns the agent on whose behalf a request is made, for external tools.
     pub fn session_agent(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
         self.agent(context)
     }
 
-    /// Returns the agent of a request.
+    /// Returns the agent on whose behalf a request is made.
     pub(super) fn agent(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
         self.agent_of(&Caller::of(context))
     }
@@ -135,7 +138,7 @@ impl ToolServer {
         context: &RequestContext<RoleServer>,
     ) -> (Outcome, Unread) {
         let caller = Caller::of(context);
-        // Calls of a session run concurrently, but never overtake a registration.
+        // Calls of a session run concurrently, but must not overtake a registration.
         let _registering = if tools::registers_agent(&request.name) {
             Some(self.order.write().await)
         } else {
@@ -144,7 +147,7 @@ impl ToolServer {
         };
         let call = match self.session.start_call(&caller) {
             Ok(call) => call,
-            // A session that lost its agent must not report that agent's mail.
+            // A session that lost its agent must not report the unread count of that agent.
             Err(problem) => return (Err(problem), Unread::default()),
         };
         let name = request.name.as_ref();
@@ -159,8 +162,8 @@ impl ToolServer {
             self.dispatch(&call, &now, permit, (name, request.arguments), &caller, context),
         );
         let (outcome, known) = if only_sends {
-            // A message to oneself is unread only once it is delivered, so the count can overlap with the wait for the
-            // disk.
+            // A message that an agent sends to itself is unread only after its delivery, so the unread count can be
+            // read while the send waits for the disk.
             let (outcome, unread) = tokio::join!(dispatch, Unread::of(hub, call.agent()));
             (outcome, Some(unread))
         } else {
@@ -182,7 +185,9 @@ impl ToolServer {
         (outcome, unread)
     }
 
-    /// Takes the snapshot of a call, and registers a configured agent first.
+    /// Takes the snapshot for a call.
+    ///
+    /// If the call's agent is configured but not registered, the agent is registered first.
     async fn snapshot_for_call(
         &self,
         call: &Call<'_>,
@@ -203,7 +208,7 @@ impl ToolServer {
         }
     }
 
-    /// Checks the workflow's rules and calls the tool.
+    /// Checks the workflow rules and calls the tool.
     async fn dispatch(
         &self,
         call: &Call<'_>,
@@ -233,7 +238,9 @@ impl ToolServer {
         tools::call(&ctx, name, arguments).await
     }
 
-    /// Registers an agent that its client is configured for, at its first call. Returns true if it was registered now.
+    /// Registers the agent that the client is configured for, on the client's first call.
+    ///
+    /// Returns true if this call registered the agent.
     async fn register_configured(
         &self,
         now: &Snapshot,
@@ -247,14 +254,15 @@ impl ToolServer {
         let interface = tools::client_name(context).unwrap_or_else(|| "unknown".to_owned());
         let registration = ChatRegistration::new(agent.name.clone(), interface);
         match self.workspace.register_chat_agent(registration).await {
-            // Tools that need no registration still work.
+            // If the disk fails, tools that need no registration still work.
             Err(error) if error.is_disk() => Ok(false),
             registered => registered.map(|_| true).map_err(Into::into),
         }
     }
 
-    /// Returns the agent that reads resources and registers it if it is configured: an agent that watches its mailbox
-    /// must be one that others can write to.
+    /// Returns the agent that reads resources, and registers the agent if it is configured.
+    ///
+    /// Other agents must be able to write to an agent that watches its mailbox.
     async fn resource_reader(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
         let caller = Caller::of(context);
         let agent = self.agent_of(&caller)?;
@@ -334,7 +342,9 @@ impl ServerHandler for ToolServer {
         )))
     }
 
-    /// There are no prompts, and a server that says so must not answer with an empty list.
+    /// Rejects the request, because the server declares no prompts.
+    ///
+    /// For an undeclared capability, a server must not answer with an empty list.
     async fn list_prompts(
         &self,
         _: Option<PaginatedRequestParams>,
@@ -343,7 +353,9 @@ impl ServerHandler for ToolServer {
         Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
     }
 
-    /// Like prompts, there are none.
+    /// Rejects the request, because the server declares no completions.
+    ///
+    /// For an undeclared capability, a server must not answer with an empty list.
     async fn complete(
         &self,
         _: CompleteRequestParams,

@@ -1,4 +1,4 @@
-//! The agent that a session acts for.
+//! Session state: the agent that a session acts for.
 
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Name};
@@ -10,7 +10,7 @@ use super::answer::ToolError;
 use super::server::ToolConfig;
 use super::session_owners::{OwnerConflict, SessionNumber, SessionOwners};
 
-/// One session and, once it is known, its agent.
+/// A session and, once known, the agent that the session acts for.
 pub(super) struct Session {
     owners: SessionOwners,
     number: SessionNumber,
@@ -18,13 +18,13 @@ pub(super) struct Session {
     configured: Option<AgentId>,
     lease_key: Option<LeaseKey>,
     connection: Connection,
-    /// The agent that was registered first.
+    /// The agent that the session registered first.
     registered: Mutex<Option<AgentId>>,
-    /// The configured agent that this session was counted for.
+    /// The configured agent for which this session was added to the session owners.
     counted: Mutex<Option<AgentId>>,
 }
 
-/// A call in progress for an agent.
+/// A call in progress. Dropping it ends the call.
 pub(super) struct Call<'s> {
     session: &'s Session,
     agent: Option<AgentId>,
@@ -42,26 +42,27 @@ impl Session {
         &self.owners
     }
 
-    /// Returns the agent of a caller, if it is known.
+    /// Returns the agent of a caller, if known.
     pub(super) fn agent(&self, caller: &Caller) -> Option<AgentId> {
         let named = caller.agent.as_deref().and_then(|name| Name::parse(name).ok()).map(AgentId::local);
         named.or_else(|| self.configured.clone()).or_else(|| self.registered.lock().clone())
     }
 
-    /// True if the agent was configured, and not named by the session itself.
+    /// Returns true if the agent was configured rather than registered by the session.
     pub(super) fn is_configured(&self, caller: &Caller) -> bool {
         caller.agent.is_some() || self.configured.is_some()
     }
 
-    /// Returns a check, for any thread and later time, that the client is connected and no other session owns its
-    /// agent.
+    /// Returns a check that can be run on any thread at a later time.
+    ///
+    /// The check succeeds if the client is still connected and no other session has taken over the session's agent.
     pub(super) fn connection_check(&self) -> impl FnOnce() -> bool + Send + 'static {
         let (connection, owners, number) = (self.connection.clone(), self.owners.clone(), self.number);
         let registered = self.registered.lock().clone();
         move || !connection.is_closed() && registered.is_none_or(|agent| owners.is_held_by(&agent, number))
     }
 
-    /// Starts a call.
+    /// Starts a call, unless the connection is closed or the session has lost its agent.
     pub(super) fn start_call(&self, caller: &Caller) -> Result<Call<'_>, ToolError> {
         if self.connection.is_closed() {
             return Err(ToolError::new("The client has closed the connection"));
@@ -84,7 +85,7 @@ impl Session {
         Ok(Call { session: self, agent })
     }
 
-    /// Counts the session of a configured client.
+    /// Adds the session of a configured client to the session owners.
     fn count_configured(&self, agent: &AgentId, caller: &Caller) -> Result<(), ToolError> {
         let stays = caller.transport != Transport::Stateless;
         let mut counted = self.counted.lock();
@@ -94,7 +95,7 @@ impl Session {
         Ok(())
     }
 
-    /// Binds the session to an agent. Returns true if it was not bound before.
+    /// Binds the session to an agent. Returns true if the session was not bound before.
     pub(super) fn bind(&self, agent: &AgentId, caller: &Caller, hub: &Hub) -> Result<bool, ToolError> {
         if agent.is_human() {
             return Err(refuse_human());
@@ -114,7 +115,7 @@ impl Session {
                     switchboard_mcp::AGENT_HEADER
                 )));
         }
-        // A session over pipes or `/sse` ends with its connection; one over `/mcp` has no connection.
+        // A session over pipes or `/sse` ends with its connection, whereas a session over `/mcp` has no connection.
         let reports_end = matches!(caller.transport, Transport::Stdio | Transport::Sse);
         match self.owners.acquire(agent, self.number, reports_end, self.lease_key.as_ref()) {
             Ok(Ok(())) => {}
@@ -133,7 +134,9 @@ impl Session {
     }
 }
 
-/// A model that acts as the person could lift every limit that requires a person.
+/// Returns the error for a session that wants to act as the person.
+///
+/// A model that acts as the person could lift every limit that only a person may lift.
 fn refuse_human() -> ToolError {
     ToolError::new("'human' is the person who owns this workspace")
         .next("Choose a name for the agent, for example the name of its program.")
@@ -152,7 +155,7 @@ fn refusal(agent: &AgentId, conflict: &OwnerConflict) -> ToolError {
 }
 
 impl Call<'_> {
-    /// Returns the agent of the call, if it is known.
+    /// Returns the agent of the call, if known.
     pub(super) fn agent(&self) -> Option<&AgentId> {
         self.agent.as_ref()
     }

@@ -1,9 +1,9 @@
-//! Registry of the sessions that act for agents.
+//! Session owners: the registry of sessions that act for agents.
 //!
-//! A session that names its agent by registering must be the only one for it: otherwise any session could read another
-//! agent's mail by using its name. Several clients may be configured for the same agent by their owner, and while one
-//! of them is connected no session can register the name. Ownership is backed by a lease on an operating system lock,
-//! so it also holds against other processes and ends with the process.
+//! A session that registers an agent's name must be the only session for this agent. Otherwise, any session could read
+//! another agent's messages by using its name. The owner of several clients may configure them for the same agent;
+//! while one of these clients is connected, no session can register the name. Ownership is backed by a lease on an
+//! operating system lock, so it also excludes other processes and ends with the process.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,11 +16,12 @@ use switchboard_core::AgentId;
 use switchboard_hub::{Hub, HubError};
 use switchboard_sys::service_lease::{LeaseKey, ServiceLease};
 
-/// Idle time after which a session whose transport reports no end may be replaced: a killed client of streamable HTTP
-/// sends nothing.
+/// Idle timeout after which a session may be replaced.
+///
+/// It applies if the transport does not report the end of sessions: a killed client of streamable HTTP sends nothing.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The session owners of this process. Clones share them.
+/// The owners of agents among the sessions of this process. Clones share the registry.
 #[derive(Clone)]
 pub(super) struct SessionOwners {
     hub: Hub,
@@ -29,48 +30,52 @@ pub(super) struct SessionOwners {
     idle_timeout: Duration,
 }
 
-/// The number of a session in this process.
+/// Number that identifies a session within this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SessionNumber(u64);
 
 struct Ownership {
     holder: Holder,
     last_active: Instant,
-    /// Lease against other processes. A client without a session holds none, because its end would not be reported.
+    /// Lease that excludes other processes.
+    ///
+    /// A client without a session has no lease, because the end of the client would not be reported.
     lease: Option<ServiceLease>,
 }
 
 impl Ownership {
-    /// False if another process took the lease over while this one was stopped.
+    /// Returns false if another process took over the lease while this process was stopped.
     fn is_in_force(&self) -> bool {
         self.lease.as_ref().is_none_or(ServiceLease::is_in_force)
     }
 }
 
 enum Holder {
-    /// The one session that registered the agent.
+    /// The agent belongs to the single session that registered it.
     Registered {
         session: SessionNumber,
-        /// Calls in progress, such as one that waits for mail.
+        /// Number of calls in progress, for example a call that waits for messages.
         busy: usize,
         /// True if the transport reports the end of the session.
         reports_end: bool,
     },
-    /// Sessions of clients that their owner configured for the agent; there may be several.
+    /// The agent belongs to clients that were configured for it.
+    ///
+    /// There may be several sessions, because the owner of the clients allowed that.
     Configured { sessions: usize },
 }
 
-/// Why a session cannot act for an agent.
+/// Reason why a session cannot act for an agent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum OwnerConflict {
-    /// Another session of this process owns it.
+    /// Another session of this process owns the agent.
     Session {
-        /// Time since its last call.
+        /// Time since the last call of the owning session.
         last_active: Duration,
     },
-    /// Another process owns it.
+    /// Another process owns the agent.
     Process {
-        /// A description of the process.
+        /// Description of the owning process.
         holder: String,
     },
 }
@@ -80,7 +85,7 @@ impl SessionOwners {
         Self { hub, held: Arc::default(), sessions: Arc::default(), idle_timeout: IDLE_TIMEOUT }
     }
 
-    /// Creates owners that an idle session loses at once.
+    /// Creates a registry in which an idle session can be replaced at once.
     #[cfg(test)]
     fn without_idle_timeout(hub: Hub) -> Self {
         Self { idle_timeout: Duration::ZERO, ..Self::new(hub) }
@@ -90,8 +95,10 @@ impl SessionOwners {
         SessionNumber(self.sessions.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Acquires an agent for a session, unless another one owns it. `reports_end` means that [`SessionOwners::release`]
-    /// is called when its client disconnects. The key of the owning process takes the agent over.
+    /// Acquires an agent for a session, unless another session owns the agent.
+    ///
+    /// `reports_end` means that [`SessionOwners::release`] is called when the session's client disconnects. A `key`
+    /// that matches the lease of another process takes over the agent from that process.
     pub(super) fn acquire(
         &self,
         agent: &AgentId,
@@ -127,7 +134,7 @@ impl SessionOwners {
                 Ok(Ok(()))
             }
             Err(HubError::ServiceTaken { holder, .. }) => Ok(Err(OwnerConflict::Process { holder })),
-            // A lock needs a file, and no other process can create one either.
+            // The lock file cannot be created, but no other process can create it either, so continue without a lease.
             Err(error) if error.is_disk() => {
                 let holder = Holder::Registered { session, busy: 0, reports_end };
                 held.insert(agent_key, Ownership { holder, last_active: Instant::now(), lease: None });
@@ -137,10 +144,10 @@ impl SessionOwners {
         }
     }
 
-    /// Adds a client that is configured for an agent, so that no session registers the name. `stays` means a session,
-    /// whose end calls [`SessionOwners::remove_configured`].
+    /// Adds a client that is configured for an agent.
     ///
-    /// Returns false if a session that registered the name earlier keeps it.
+    /// No session can then register the agent's name. `stays` means that the client has a session, whose end calls
+    /// [`SessionOwners::remove_configured`]. Returns false if a session has already registered the name and keeps it.
     pub(super) fn add_configured(&self, agent: &AgentId, stays: bool) -> Result<bool, HubError> {
         let mut held = self.held.lock();
         let key = agent.key();
@@ -174,24 +181,28 @@ impl SessionOwners {
         }
     }
 
-    /// True if a session owns its agent and no other process has taken it over.
+    /// Returns true if a session owns the agent.
+    ///
+    /// Returns false if another process has taken over the agent.
     pub(super) fn is_held_by(&self, agent: &AgentId, session: SessionNumber) -> bool {
         let held = self.held.lock();
         let is_ours = |held: &Ownership| matches!(held.holder, Holder::Registered { session: holder, .. } if holder == session);
         held.get(&agent.key()).is_some_and(|held| is_ours(held) && held.is_in_force())
     }
 
-    /// Starts a call of a session for its agent; false if another session has taken the agent over.
+    /// Starts a call of a session for the session's agent.
+    ///
+    /// Returns false if another session has taken over the agent.
     pub(super) fn start_call(&self, agent: &AgentId, session: SessionNumber) -> bool {
         self.is_held_by(agent, session) && self.update_busy(agent, session, |busy| *busy += 1)
     }
 
-    /// Ends a call.
+    /// Ends a call that [`SessionOwners::start_call`] started.
     pub(super) fn end_call(&self, agent: &AgentId, session: SessionNumber) {
         self.update_busy(agent, session, |busy| *busy = busy.saturating_sub(1));
     }
 
-    /// Releases an agent.
+    /// Releases an agent that the session owns.
     pub(super) fn release(&self, agent: &AgentId, session: SessionNumber) {
         let mut held = self.held.lock();
         let key = agent.key();
@@ -220,7 +231,7 @@ impl SessionOwners {
     }
 }
 
-/// Returns the lease name of an agent's session.
+/// Returns the name of the lease for an agent's session.
 fn lease_name(key: &str) -> String {
     format!("session.{key}")
 }

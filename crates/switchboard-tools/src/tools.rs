@@ -1,4 +1,4 @@
-//! The tools: names, descriptions and profiles.
+//! Tool definitions: names, descriptions and profiles.
 
 mod clipboard;
 mod history;
@@ -43,7 +43,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// All profiles, with their names in the configuration.
+    /// All profiles, each with its name in the configuration.
     pub const ALL: [(&'static str, Self); 4] = [
         ("none", Self::None),
         ("minimal", Self::Minimal),
@@ -51,12 +51,12 @@ impl Profile {
         ("full", Self::Full),
     ];
 
-    /// Returns the profile's name.
+    /// Returns the profile's name in the configuration.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, profile)| *profile == self).map_or("full", |(name, _)| name)
     }
 
-    /// Returns the profile with a name.
+    /// Returns the profile with this name in the configuration.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
     }
@@ -79,7 +79,7 @@ struct ListedTool {
     tool: Tool,
 }
 
-/// All tools in listing order. The order never changes, because clients compare it.
+/// All tools in listing order. The order never changes, because clients compare the lists.
 static TOOLS: LazyLock<Vec<ListedTool>> = LazyLock::new(|| {
     use Effect::{Adds, Changes, Reads};
     use Profile::{Full, Messaging, Minimal};
@@ -149,33 +149,37 @@ fn listed<T: JsonSchema + 'static>(
     }
 }
 
-/// Returns the names of all tools, listed or not.
+/// Returns the names of all tools, including those that the profile does not list.
 pub fn tool_names() -> impl Iterator<Item = String> {
     TOOLS.iter().map(|listed| listed.tool.name.to_string())
 }
 
-/// Returns the tools of a profile.
+/// Returns the tools that a profile lists.
 pub fn list_tools(profile: Profile) -> Vec<Tool> {
     TOOLS.iter().filter(|listed| listed.profile <= profile).map(|listed| listed.tool.clone()).collect()
 }
 
-/// Returns a tool by name, if the profile has it.
+/// Returns a tool by name, if the profile lists it.
 pub(super) fn find(profile: Profile, name: &str) -> Option<&'static Tool> {
     let listed = TOOLS.iter().find(|listed| listed.tool.name == name && listed.profile <= profile);
     listed.map(|listed| &listed.tool)
 }
 
-/// True if a tool can set the agent of the session.
+/// Returns true if a tool can set the agent of the session.
 pub fn registers_agent(name: &str) -> bool {
     matches!(name, "register_chat_agent" | "register_terminal" | "set_agent_status")
 }
 
-/// True if a tool only sends: it changes neither the caller's mail nor a workflow.
+/// Returns true if a tool only sends messages.
+///
+/// Such a tool changes neither the caller's mailbox nor a workflow.
 pub(super) fn only_sends(name: &str) -> bool {
     matches!(name, "send_message" | "send_team_message")
 }
 
-/// True if a call waits only for the disk, so that its response needs no stream of events.
+/// Returns true if a call waits for nothing but the disk.
+///
+/// The response then needs no event stream.
 pub fn is_immediate(name: &str) -> bool {
     let waits = matches!(
         name,
@@ -189,12 +193,14 @@ pub fn is_immediate(name: &str) -> bool {
     !waits && TOOLS.iter().any(|listed| listed.tool.name == name)
 }
 
-/// True if a tool lists the caller's inbox.
+/// Returns true if a tool lists the caller's inbox.
 pub(super) fn lists_inbox(name: &str) -> bool {
     name == "check_inbox"
 }
 
-/// Returns the tool whose permission this call needs as well: an `execute` message is typed.
+/// Returns the other tool whose permission a call also needs.
+///
+/// An `execute` message is typed into a terminal, so it needs the permission for `run_in_terminal`.
 pub(super) fn equivalent_tool(name: &str, arguments: Option<&JsonObject>) -> Option<&'static str> {
     let action = arguments?.get("action")?.as_str()?;
     (only_sends(name) && action == EXECUTE).then_some("run_in_terminal")
@@ -205,14 +211,16 @@ pub fn idempotency_argument(name: &str) -> Option<&'static str> {
     only_sends(name).then_some("idempotencyKey")
 }
 
-/// True if a call may be retried after an unknown outcome: it is read-only, deduplicated, or idempotent.
+/// Returns true if a call may be retried after an unknown outcome.
+///
+/// Such a tool is read-only, deduplicated by an idempotency key, or idempotent.
 pub fn is_idempotent(name: &str) -> bool {
     let Some(listed) = TOOLS.iter().find(|listed| listed.tool.name == name) else { return false };
     let only_looks = listed.tool.annotations.as_ref().is_some_and(|known| known.read_only_hint == Some(true));
     only_looks || registers_agent(name) || idempotency_argument(name).is_some() || name == "ack_message"
 }
 
-/// Builds the error for an unknown tool.
+/// Builds the error for a tool that is unknown or disabled by the profile.
 pub(super) fn unknown_tool(profile: Profile, name: &str) -> ToolError {
     if TOOLS.iter().any(|listed| listed.tool.name == name) {
         return ToolError::new(format!("The tool '{name}' is disabled here"))
@@ -242,7 +250,9 @@ pub(super) struct ToolContext<'c> {
 }
 
 impl ToolContext<'_> {
-    /// Returns the calling agent; an error if the session has none, because it can neither have nor send mail.
+    /// Returns the calling agent.
+    ///
+    /// Returns an error if the session has no agent, because it then can neither receive nor send messages.
     pub(super) fn me(&self) -> Result<&AgentId, ToolError> {
         self.agent.ok_or_else(|| {
             let problem = ToolError::new("This session speaks for no agent yet");
@@ -261,12 +271,12 @@ impl ToolContext<'_> {
         })
     }
 
-    /// Returns the actor of the call, for an agent that was checked.
+    /// Returns the actor of the call, for an agent that has already been checked.
     pub(super) fn actor<'a>(&'a self, agent: &'a AgentId) -> Actor<'a> {
         Actor::new(self.workspace, agent)
     }
 
-    /// Checks that an argument with the caller's identity matches the session.
+    /// Checks that an argument which names the caller matches the session's agent.
     pub(super) fn require_self(&self, sender: Option<&str>, argument: &str) -> Result<AgentId, ToolError> {
         let me = self.me()?.clone();
         let Some(sender) = sender else { return Ok(me) };

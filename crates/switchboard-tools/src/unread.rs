@@ -1,4 +1,4 @@
-//! The count of unread mail that every tool result reports.
+//! Count of unread messages, which every tool result reports.
 
 use door_workspace::{COUNTED, MailboxView};
 use switchboard_core::AgentId;
@@ -9,13 +9,15 @@ use switchboard_hub::{Hub, Part};
 pub(super) struct Unread(usize);
 
 impl Unread {
-    /// Counts. An unreadable journal counts as zero, so that it does not fail another answer.
+    /// Counts an agent's unread messages.
+    ///
+    /// An unreadable journal counts as zero, so that it does not fail the result of the call.
     pub(super) async fn of(hub: &Hub, agent: Option<&AgentId>) -> Self {
         let Some(agent) = agent else { return Self(0) };
         Self(hub.mailboxes().count(agent.clone(), Part::Unseen, COUNTED).await.unwrap_or_default())
     }
 
-    /// Returns the count of a mailbox view.
+    /// Returns the unread count from a mailbox view.
     pub(super) fn as_of(mailbox: &MailboxView) -> Self {
         Self(mailbox.unseen)
     }
@@ -24,7 +26,7 @@ impl Unread {
         self.0
     }
 
-    /// Formats one line for the model; `None` for zero.
+    /// Formats the count as one line for the model; returns `None` for zero.
     pub(super) fn line(self) -> Option<String> {
         match self.0 {
             0 => None,

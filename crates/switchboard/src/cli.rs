@@ -1,4 +1,6 @@
-//! The command line as clap sees it. Each verb's arguments stand with the verb.
+//! The command line, as a clap parser.
+//!
+//! Each verb's arguments are declared in the verb's own module.
 
 mod deferred;
 pub(crate) mod help;
@@ -43,7 +45,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Parses the arguments of this process.
+    /// Parses the arguments of this process, with the verbs grouped under headings in the help.
     pub(crate) fn try_parse_grouped() -> Result<Self, clap::Error> {
         let mut command = help::command();
         let matches = command.try_get_matches_from_mut(std::env::args_os())?;
@@ -59,12 +61,12 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    // Not `env`: `init --from` is something else, and the variable must not leak into it.
+    // Not clap's `env`: `init --from` has another meaning, and the variable must not set it.
     /// Act as this agent [default: $SWITCHBOARD_AGENT_NAME, or `human`]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) from: Option<String>,
 
-    // Not `env`: a variable that is empty counts as not set.
+    // Not clap's `env`: an empty variable counts as unset.
     /// Use the workspace in this folder [default: $SWITCHBOARD_WORKSPACE_ROOT, or the nearest parent folder with
     /// `.switchboard/`]
     #[arg(long, global = true, value_name = "FOLDER")]
@@ -156,7 +158,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// True if the verb does one thing in a few milliseconds and serves no other client meanwhile.
+    /// Returns true if the verb finishes within milliseconds and serves no other client meanwhile.
     pub(crate) fn is_brief(&self) -> bool {
         match self {
             Self::Send(Deferred(send)) => !send.waits(),

@@ -1,4 +1,4 @@
-//! The verbs: one file each, with its arguments and its `run`.
+//! The verbs of the command line. Each module has a verb's arguments and its `run`.
 
 pub(crate) mod ack;
 pub(crate) mod adopt;
@@ -43,10 +43,10 @@ use crate::cli::{Command, Deferred, Immediate};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Running verb. Boxed, so that no caller contains the states of all verbs.
+/// Future of a running verb. It is boxed so that no caller's future contains the states of all verbs.
 type RunningVerb = LocalBoxFuture<'static, Result<(), Failure>>;
 
-/// Runs the verb.
+/// Runs a verb.
 pub(crate) fn run(command: Command, context: Context) -> RunningVerb {
     match command {
         Command::Init(Immediate(args)) => Box::pin(init::run(args, context)),

@@ -1,4 +1,4 @@
-//! Settings: `switchboard.config.json` and the user's own file, merged and resolved.
+//! Settings: the workspace's `switchboard.config.json` and the user's own file, merged and resolved.
 
 mod authority;
 mod channels;
@@ -34,36 +34,36 @@ use self::source::{Source, refusal};
 use crate::failure::{Exit, Failure};
 use crate::notify::NotifyConfig;
 
-/// Name of the workspace's file, beside `.switchboard/`.
+/// File name of the workspace's settings, beside `.switchboard/`.
 const NAME: &str = "switchboard.config.json";
 
-/// Name of the user's own file, in `~/.config/switchboard/`.
+/// File name of the user's own settings, in `~/.config/switchboard/`.
 const USER_NAME: &str = "config.json";
 
-/// The path of the user's own, as texts name it.
+/// Path of the user's own settings file, as messages show it.
 const USER_PATH: &str = "~/.config/switchboard/config.json";
 
-/// Larger than any configuration that a person writes.
+/// Maximum size of a settings file, larger than any that a person writes.
 const LIMIT: u64 = 1 << 20;
 
 /// Default time after which a sender is notified that its message is unread: longer than most turns of a model.
 const UNSEEN: Duration = Duration::from_mins(1);
 
-/// Port on which clients of the older router expect it.
+/// Default port on which clients of the older router expect it.
 const LEGACY_PORT: u16 = 8765;
 
-/// The resolved settings of the doors and the hub.
+/// The merged and resolved settings of the hub and its doors.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) workspace: door_workspace::Config,
     pub(crate) http: switchboard_mcp::HttpConfig,
-    /// Address on which clients of the older router are served without a token; `None`: nowhere.
+    /// Address on which clients of the older router are served without a token; `None` to disable.
     pub(crate) legacy_router: Option<SocketAddr>,
     pub(crate) profile: Profile,
     pub(crate) suites: door_suites::Config,
-    /// The NATS link, if configured.
+    /// Settings of the NATS link, if configured.
     pub(crate) nats: Option<door_nats::Config>,
-    /// Notification of the person, if configured.
+    /// Settings of the notification of the person, if configured.
     pub(crate) notify: Option<NotifyConfig>,
     channels: channels::ChannelSettings,
     links: Arc<RoutingRules>,
@@ -72,12 +72,12 @@ pub(crate) struct Settings {
     body_limit: Option<usize>,
     loops: LoopLimits,
     budgets: Budgets,
-    /// Settings of the workspace's file that do not count, as text.
+    /// Settings of the workspace's file that were ignored, as messages for the person.
     pub(crate) ignored: Vec<String>,
 }
 
 impl Settings {
-    /// Applies the hub's settings, and the key that binds its database.
+    /// Applies the hub's settings, and the key to which its database is bound.
     pub(crate) fn apply_to(&self, hub: &mut HubConfig, key: Option<HubKey>) {
         hub.key = key;
         hub.body_limit = self.body_limit.unwrap_or(hub.body_limit);
@@ -87,12 +87,12 @@ impl Settings {
         hub.unread_reminder_after = self.unread_reminder_after;
     }
 
-    /// Returns the settings of the channels, which are in `folder` unless configured otherwise.
+    /// Returns the settings of the channels. `folder` is their default folder.
     pub(crate) fn channels(&self, folder: &Path) -> door_channels::Config {
         door_channels::Config { linked: self.nats.is_some(), ..self.channels.config(folder) }
     }
 
-    /// Returns the settings of the swarms; `None` if they are switched off.
+    /// Returns the settings of the swarms; `None` if swarms are disabled.
     pub(crate) fn swarm(&self) -> Result<Option<door_swarm::Config>, Failure> {
         if !self.swarm.enabled {
             return Ok(None);
@@ -111,8 +111,10 @@ impl Settings {
     }
 }
 
-/// Merges the workspace's file into the user's own; defaults apply if there is neither. Warns of unknown keys, and
-/// of settings that [`authority`] does not allow a workspace.
+/// Loads the user's own settings and merges the workspace's file into them.
+///
+/// Defaults apply if neither file exists. Logs a warning for unknown keys, and for settings that [`authority`] does not
+/// allow a workspace.
 pub(crate) fn load(workspace: &Path) -> Result<Settings, Failure> {
     let user = read_user_settings()?;
     let mut value = user.as_ref().map_or_else(|| Value::Object(Map::new()), |user| user.value.clone());
@@ -132,7 +134,8 @@ pub(crate) fn load(workspace: &Path) -> Result<Settings, Failure> {
     Ok(Settings { suites, ignored, ..settings })
 }
 
-/// The failure for a problem of the merged settings. It names the user's file if that has the problem by itself.
+/// Builds the failure for a problem of the merged settings. It names the user's file if that file alone has the
+/// problem.
 fn refuse(user: Option<&Source>, workspace: Option<&Source>, problem: &str) -> Failure {
     let has_it = |user: &&Source| parse(&user.value).and_then(resolve).err().as_deref() == Some(problem);
     match user.filter(has_it).or(workspace).or(user) {
@@ -141,17 +144,17 @@ fn refuse(user: Option<&Source>, workspace: Option<&Source>, problem: &str) -> F
     }
 }
 
-/// Returns the folder of the user's own settings.
+/// Returns the folder of the user's own settings, if the home folder is known.
 fn user_folder() -> Option<PathBuf> {
     home_folder("XDG_CONFIG_HOME", ".config")
 }
 
-/// Returns the folder of the hub's key: that of the user's settings, even if the environment names no home.
+/// Returns the folder of the hub's key: that of the user's settings, found even if the environment names no home.
 pub(crate) fn key_folder() -> Option<PathBuf> {
     user_folder().or_else(|| Some(std::env::home_dir()?.join(".config/switchboard")))
 }
 
-/// True if the user's own settings trust the workspace of another user.
+/// Returns true if the user's own settings trust this workspace of another user.
 pub(crate) fn is_trusted_workspace(folder: &Path) -> Result<bool, Failure> {
     let Some(own) = read_user_settings()? else { return Ok(false) };
     let trusted = parse(&own.value).map_err(|problem| own.refuse(&problem))?.trusted_workspaces;
@@ -161,15 +164,15 @@ pub(crate) fn is_trusted_workspace(folder: &Path) -> Result<bool, Failure> {
     Ok(trusted.unwrap_or_default().iter().any(names))
 }
 
-/// Returns our folder inside one that the user has for programs.
+/// Returns our folder inside a base folder that an environment variable names, or else inside one below home.
 fn home_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = set(variable).or_else(|| Some(set("HOME")?.join(below_home)))?;
     Some(folder.join("switchboard"))
 }
 
-/// Refuses home folders that depend on the current folder: keys and decisions would be written into it, and those of
-/// a cloned repository would count.
+/// Rejects relative home folders: keys and trust decisions would be written into the current folder, and those of a
+/// cloned repository would apply.
 pub(crate) fn check_home() -> Result<(), Failure> {
     for name in ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
         let set = std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -195,9 +198,10 @@ pub(crate) fn suite_folders(workspace: &Path) -> Result<SuitePaths, Failure> {
     })
 }
 
-/// Reads the user's own file.
+/// Reads the user's own settings file.
 ///
-/// It may be a symbolic link: many users keep their settings elsewhere, and their own folder is theirs to decide.
+/// The file may be a symbolic link, because many users keep their settings elsewhere, and the folder belongs to the
+/// user.
 fn read_user_settings() -> Result<Option<Source>, Failure> {
     let Some(folder) = user_folder().filter(|folder| folder.is_dir()) else { return Ok(None) };
     let path = folder.join(USER_NAME);
@@ -214,7 +218,7 @@ fn read_user_settings() -> Result<Option<Source>, Failure> {
     }
 }
 
-/// Reads and checks one file.
+/// Reads and checks one settings file.
 fn read(folder: &Path, name: &str) -> Result<Option<Source>, Failure> {
     let root = Dir::open_root(folder).map_err(door_workspace::WorkspaceError::from)?;
     let path = folder.join(name);
@@ -248,7 +252,7 @@ fn parse(value: &Value) -> Result<ConfigFile, String> {
     })
 }
 
-/// Logs a warning once per process, which may read the settings many times.
+/// Logs a warning once per process, because a process may read the settings many times.
 fn warn_once(text: String) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut warned = TOLD.lock();
@@ -264,7 +268,7 @@ fn resolve(file: ConfigFile) -> Result<Settings, String> {
     let mut settings = Settings::default();
     let hub = file.hub.unwrap_or_default();
     settings.body_limit = hub.body_limit_bytes;
-    // As JSON a body can take six times its size, and a file contains more than its body.
+    // Escaped as JSON, a body can take six times its size, and a file contains more than the body.
     let file_limit = hub.body_limit_bytes.and_then(|body| u64::try_from(body).ok()?.checked_mul(8));
     settings.workspace.file_limit = settings.workspace.file_limit.max(file_limit.unwrap_or(0));
     settings.loops.hops = hub.reply_hops.unwrap_or(settings.loops.hops);

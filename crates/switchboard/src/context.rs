@@ -28,19 +28,19 @@ use crate::threads::Threads;
 
 pub(crate) use self::watchers::WATCHER_POLL_INTERVAL;
 
-/// Context that every verb gets.
+/// Execution context of a verb.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     global: Global,
-    /// Folder of `SWITCHBOARD_WORKSPACE_ROOT`, unless `--workspace` names one.
+    /// Folder that `SWITCHBOARD_WORKSPACE_ROOT` names, unless `--workspace` overrides it.
     environment_root: Option<PathBuf>,
     pub(crate) printer: Printer,
 }
 
-/// Code of the failure that an agent's process has no name.
+/// Failure code: an agent's process has no agent name.
 pub(crate) const UNNAMED: &str = "unnamed_agent";
 
-/// Variable that names the workspace.
+/// Environment variable that names the folder of the workspace.
 const WORKSPACE_ROOT: &str = "SWITCHBOARD_WORKSPACE_ROOT";
 
 impl Context {
@@ -50,9 +50,10 @@ impl Context {
         Self { global, environment_root, printer }
     }
 
-    /// Returns the acting agent: the given name, the agent whose client started this process, or the person.
+    /// Returns the acting agent: the named agent, or else the agent whose client started this process, or else the
+    /// person.
     ///
-    /// A process of an agent never acts as the person.
+    /// An agent's process without any name gets an error, because it never acts as the person.
     pub(crate) fn identity(&self) -> Result<AgentId, Failure> {
         if let Some(agent) = self.named()? {
             return Ok(agent);
@@ -75,7 +76,7 @@ impl Context {
         name.filter(|name| !name.is_empty()).map(|name| Self::identity_of(&name)).transpose()
     }
 
-    /// Returns the agent of a client's session: as [`Self::named`], but never by the environment of another session.
+    /// Returns the agent of a client's session, like [`Self::named`], but ignores the environment of another session.
     ///
     /// A daemon that several sessions share has the environment of the session that started it.
     pub(crate) fn session_identity(&self) -> Result<Option<AgentId>, Failure> {
@@ -95,7 +96,7 @@ impl Context {
         }
     }
 
-    /// Parses the name of an agent of this hub. The person's name is refused in an agent's process.
+    /// Parses the name of an agent of this hub. In an agent's process the person's name is rejected.
     pub(crate) fn identity_of(name: &str) -> Result<AgentId, Failure> {
         let agent: AgentId = name
             .parse()
@@ -111,7 +112,7 @@ impl Context {
             let reserved = HubError::ReservedName { name: agent.name, reserved_for: "the hub" };
             return Err(Failure::from(reserved).hint("check --from and SWITCHBOARD_AGENT_NAME"));
         }
-        // Only for the person's name: the check scans all processes of the machine.
+        // Check only the person's name, because the check scans all processes of the machine.
         if agent.is_human()
             && let Some(evidence) = agent_evidence()
         {
@@ -120,7 +121,8 @@ impl Context {
         Ok(agent)
     }
 
-    /// Returns the reader of the output: a model if an agent's name or process is acting.
+    /// Returns the reader of the output: a model if an agent is named or an agent's process runs the command, otherwise
+    /// a person.
     pub(crate) fn reader(&self) -> Result<Reader, Failure> {
         let is_agent = match self.named()? {
             Some(agent) => !agent.is_human(),
@@ -129,8 +131,8 @@ impl Context {
         Ok(if is_agent { Reader::Model } else { Reader::Person })
     }
 
-    /// Returns the folder that contains `.switchboard/`. The workspace of another user is refused, unless the user's
-    /// own settings trust it.
+    /// Returns the folder that contains `.switchboard/`. A workspace of another user is rejected, unless the user's own
+    /// settings trust it.
     pub(crate) fn workspace_folder(&self) -> Result<PathBuf, Failure> {
         let folder = self.find_workspace()?;
         ownership::check(&folder)?;
@@ -157,8 +159,8 @@ impl Context {
         })
     }
 
-    /// Returns the workspace of the environment or of a folder. If they differ, it is an error, because it is
-    /// unknown which one is meant.
+    /// Returns the workspace that the environment names, or that of a folder. If both exist and differ, the choice is
+    /// ambiguous, which is an error.
     fn workspace_at(&self, folder: &Path) -> Result<Option<PathBuf>, Failure> {
         let found = workspace_of(folder);
         let Some(root) = &self.environment_root else { return Ok(found) };
@@ -183,14 +185,13 @@ impl Context {
         }
     }
 
-    /// Returns the current folder, and the working tree that contains it.
+    /// Returns the current folder, and the Git working tree that contains it.
     pub(crate) fn working_tree(&self) -> Result<(PathBuf, WorkTree), Failure> {
         let current_folder = std::env::current_dir().map_err(anyhow::Error::from)?;
         Ok(WorkTree::locate(&current_folder, &self.workspace_folder()?)?)
     }
 
-    /// Returns this context at the workspace of a folder: the requested one, or else the folder's. `None` if there
-    /// is none.
+    /// Returns this context for the requested workspace, or else for that of a folder; `None` if there is no workspace.
     pub(crate) fn at(&self, folder: Option<&Path>) -> Result<Option<Self>, Failure> {
         let mut context = self.clone();
         if let (None, Some(folder)) = (&self.global.workspace, folder) {
@@ -205,7 +206,7 @@ impl Context {
         Ok(is_there.then_some(context))
     }
 
-    /// Returns the folder to create a workspace in: the requested one, or the current one.
+    /// Returns the folder in which to create a workspace: the requested one, or else the current folder.
     pub(crate) fn new_workspace_folder(&self) -> Result<PathBuf, Failure> {
         match &self.global.workspace {
             Some(folder) if !folder.is_dir() => {
@@ -240,7 +241,7 @@ impl Context {
         config::load(&self.workspace_folder()?)
     }
 
-    /// Opens the suites of the workspace. They follow their files until `shutdown`.
+    /// Opens the suites of the workspace, which reload changed files until `shutdown`.
     pub(crate) async fn suites(
         &self,
         settings: &config::Settings,
@@ -259,9 +260,9 @@ impl Context {
         Ok(suites)
     }
 
-    /// Opens the suites of the workspace as they are now.
+    /// Opens the suites of the workspace as a snapshot: later changes of their files are ignored.
     pub(crate) async fn quiet_suites(&self, settings: &config::Settings) -> Result<Suites, Failure> {
-        // Messages work without a home; only trust decisions are unknown then.
+        // Messages work without a home folder; only trust decisions are unknown then.
         let places = match self.suite_folders() {
             Ok(places) => places,
             Err(_) => SuitePaths::without_home(self.workspace_folder()?),
@@ -292,7 +293,7 @@ impl Context {
         Ok(workspace)
     }
 
-    /// Reports a quarantined database to the person.
+    /// Prints a note about a quarantined database.
     pub(crate) fn note_quarantine(&self, workspace: &Workspace) {
         for aside in workspace.hub().database().planted_files() {
             self.printer.note(format_args!(
@@ -310,14 +311,14 @@ impl Context {
         }
     }
 
-    /// Opens the workspace with its door: this process also delivers what others left undelivered.
+    /// Opens the workspace with its door, so that this process also delivers messages that others left undelivered.
     pub(crate) async fn open_door(&self) -> Result<Open, Failure> {
         let workspace = self.open().await?;
         let outbound = workspace.hub().deliveries().open_door(switchboard_core::Door::Workspace).await?;
         Ok(Open::start(workspace, outbound))
     }
 
-    /// Opens the workspace with a running door: files dropped into mailboxes are ingested as well.
+    /// Opens the workspace with a running door, so that this process also ingests files dropped into mailboxes.
     pub(crate) async fn open_running(&self) -> Result<Open, Failure> {
         let workspace = self.open().await?;
         let outbound = workspace.hub().deliveries().open_door(switchboard_core::Door::Workspace).await?;
@@ -339,7 +340,7 @@ impl Context {
         Ok(Swarms::open(config, workspace.hub().clone()).await?)
     }
 
-    /// Opens the tools of the swarms. Without them, messages still work.
+    /// Opens the tools of the swarms. An error is logged, and the session continues without the tools.
     pub(crate) async fn swarm_tools(&self, workspace: &Workspace) -> SwarmTools {
         match self.swarms(workspace).await {
             Ok(swarms) => SwarmTools::new(swarms),
@@ -350,7 +351,7 @@ impl Context {
         }
     }
 
-    /// Returns the owner of the requested mailbox: the named agent, or the acting one.
+    /// Returns the owner of the requested mailbox: the given agent, or else the acting one.
     pub(crate) fn mailbox_owner(
         &self,
         named: Option<&str>,
@@ -363,29 +364,30 @@ impl Context {
         Ok(directory.canonical(&agent))
     }
 
-    /// True if the reader of this mailbox is its owner, so that shown messages count as seen.
+    /// Returns true if the reader of a mailbox is its owner, so that shown messages count as seen.
     pub(crate) fn reads_own(&self, owner: &AgentId, directory: &Directory) -> Result<bool, Failure> {
         match self.identity() {
             Ok(agent) => Ok(directory.canonical(&agent) == *owner),
-            // An agent without a name may read mailboxes and owns none.
+            // An agent without a name may read mailboxes, but owns none.
             Err(failure) if failure.code == UNNAMED => Ok(false),
             Err(failure) => Err(failure),
         }
     }
 }
 
-/// Returns the workspace of a folder: the nearest upward. A linked working tree has the workspace of its main tree.
+/// Returns the workspace of a folder: that of its nearest ancestor. A linked Git working tree has the workspace of the
+/// main tree.
 fn workspace_of(folder: &Path) -> Option<PathBuf> {
     let above =
         |folder: &Path| folder.ancestors().find(|folder| folder.join(FOLDER).is_dir()).map(Path::to_path_buf);
     above(folder).or_else(|| above(&WorkTree::of(folder).ok()?.main_tree()?))
 }
 
-/// Hint for an alias or forward that leads to no agent.
+/// Hint for an alias or a forward that leads to an unknown agent.
 pub(crate) const BROKEN_LINK: &str =
     "`switchboard agents` lists who is known; put it right in ~/.config/switchboard/config.json";
 
-/// Lists `links` settings that lead to an unknown agent, swarm or hub.
+/// Lists the `links` settings that lead to an unknown agent, swarm or hub.
 pub(crate) async fn find_broken_rules(workspace: &Workspace) -> Result<Vec<String>, Failure> {
     let directory = workspace.hub().directory().await?;
     let problems = switchboard_core::find_broken_rules(&directory);
@@ -397,7 +399,7 @@ pub(crate) fn channel_config(settings: &config::Settings, workspace: &Workspace)
     settings.channels(workspace.tree().root().path())
 }
 
-/// Runs the door to the channels until `shutdown`.
+/// Runs the channels door until `shutdown`.
 pub(crate) async fn run_channels(
     config: door_channels::Config,
     hub: Hub,
@@ -412,8 +414,8 @@ pub(crate) async fn run_channels(
     }))
 }
 
-/// Runs the door to the swarms until `shutdown`. If a requested listener or anything else that others rely on cannot
-/// start, it is an error.
+/// Runs the swarm door until `shutdown`. It is an error if a configured listener, or anything else that peers rely on,
+/// cannot start.
 pub(crate) async fn run_swarm(
     config: Option<door_swarm::Config>,
     hub: Hub,
@@ -421,7 +423,8 @@ pub(crate) async fn run_swarm(
 ) -> Result<JoinHandle<()>, Failure> {
     let Some(config) = config else { return Ok(tokio::spawn(async {})) };
     let outbound = hub.deliveries().open_door(switchboard_core::Door::Swarm).await?;
-    // Handshakes and signatures of strangers must not delay local clients. Without a listener there are none.
+    // The listener gets its own threads, so that handshakes and signature checks of strangers do not delay local
+    // clients.
     let threads = match &config.listen {
         Some(_) => Some(Threads::start("switchboard-swarm").map_err(anyhow::Error::from)?),
         None => None,
@@ -437,7 +440,7 @@ pub(crate) async fn run_swarm(
         };
         if let Some(problem) = problem {
             tracing::error!(problem, "the door to the swarms closed");
-            // `serve` without its listener is an error.
+            // `serve` stops with an error if its listener fails.
             shutdown.cancel();
         }
         if let Some(threads) = threads {
@@ -446,7 +449,7 @@ pub(crate) async fn run_swarm(
     }))
 }
 
-/// An open workspace whose deliveries this process makes.
+/// An open workspace with its door, so that this process delivers its messages.
 pub(crate) struct Open {
     pub(crate) workspace: Workspace,
     door: JoinHandle<()>,
@@ -474,12 +477,13 @@ impl Open {
         Self { workspace, door, channels: None, stop }
     }
 
-    /// Also delivers to the channels. Few commands need that, so it is not opened by default.
+    /// Opens the channels door too, so that this process delivers to channels. Few commands need that, so it is not
+    /// opened by default.
     pub(crate) async fn deliver_to_channels(&mut self, context: &Context) -> Result<(), Failure> {
         let config = channel_config(&context.settings()?, &self.workspace);
         let hub = self.workspace.hub().clone();
         let channels = Channels::open(config, hub.clone()).await?;
-        // An agent that watches a channel is awake, which the sender's output shows.
+        // An agent that watches a channel counts as awake, and the sender's output shows that.
         channels.report_presence().await?;
         let outbound = hub.deliveries().open_door(switchboard_core::Door::Channels).await?;
         let stop = self.stop.clone();
@@ -490,7 +494,7 @@ impl Open {
         Ok(())
     }
 
-    /// Delivers accepted messages, then closes the workspace.
+    /// Delivers the accepted messages, then closes the workspace.
     pub(crate) async fn close(self) {
         self.stop.cancel();
         let _ = self.door.await;

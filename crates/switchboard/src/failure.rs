@@ -1,4 +1,4 @@
-//! Errors as the person sees them: the problem, the next step, and the exit code.
+//! Errors as the person sees them, with a next step and an exit code.
 
 mod actions;
 mod doors;
@@ -17,24 +17,24 @@ pub(crate) enum Exit {
     NotFound = 5,
 }
 
-/// An error to report.
+/// An error that is reported to the person.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// Machine-readable code.
     pub(crate) code: &'static str,
-    /// The problem, for people.
+    /// Description of the problem, for people.
     pub(crate) message: String,
-    /// The next step.
+    /// Next step that solves the problem.
     pub(crate) hint: Option<String>,
     pub(crate) exit: Exit,
 }
 
-/// Next step if the channels folder is not the one used before.
+/// Hint for a channels folder that is not the one used before.
 pub(crate) const ANOTHER_FOLDER: &str =
     "mount it; if the folder was replaced on purpose, run `switchboard channel root --accept`";
 
 impl Failure {
-    /// True if the folder of the channels is unavailable now, and may be back later.
+    /// Returns true if the channels folder is temporarily unavailable.
     pub(crate) fn is_unmounted(&self) -> bool {
         matches!(self.code, "channels_unmounted" | "channels_unmarked" | "no_channels")
     }
@@ -47,7 +47,7 @@ impl Failure {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Converts a command line that clap refused; its first paragraph is the message.
+    /// Converts a usage error of clap. Its first paragraph becomes the message.
     pub(crate) fn usage(kind: String, text: &str) -> Self {
         let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
         let message = text.lines().map(str::trim).take_while(|line| !line.is_empty());
@@ -57,7 +57,7 @@ impl Failure {
         Self::new("usage", Exit::Usage, message).hint(tip.unwrap_or("see `switchboard --help`"))
     }
 
-    /// Failure for a message stopped by loop limits or budgets, with its fate as text.
+    /// Builds the failure for a message stopped by loop limits or budgets. `what` says what happens to the message.
     pub(crate) fn stopped(stop: &TripReason, what: &str) -> Self {
         let or =
             if stop.is_reset_by_human() { "; a message from them in the thread lifts the limit" } else { "" };

@@ -1,9 +1,9 @@
 //! The MCP server that a client sees: the workspace's own tools and the suites.
 //!
-//! A call takes one of two paths. Over stdio it bypasses `rmcp` ([`RawBypass`]): a suite's call is relayed as written,
-//! and one of our own tools is parsed directly, because deserializing it into all types it could be takes longer
-//! than most tools run. Over streamable HTTP our prompt tools take the same path. All other calls are deserialized
-//! by `rmcp`, and so is the result of a suite.
+//! A call takes one of two paths. Over stdio, calls bypass `rmcp` ([`RawBypass`]): a suite's call is passed through as
+//! written, and a call of one of our own tools is parsed directly, because trying all message types of `rmcp` takes
+//! longer than most tools run. Over streamable HTTP, our own tools that return promptly take the same path. All other
+//! calls, and the results of suites, are deserialized by `rmcp`.
 
 mod convert;
 mod host;
@@ -43,11 +43,12 @@ use self::paused_calls::{PausedCalls, RunningCall};
 pub(crate) use self::raw_bypass::RawBypass;
 pub(crate) use self::swarm::SwarmTools;
 
-/// Instructions about the suites; models read them before the first call.
+/// Instructions about the suites, which models read before their first call.
 const INSTRUCTIONS: &str = "Each tool named *_suite stands for the tools of one server: action introspect lists them, \
      with query those that fit, and action call uses one (subtool, args).";
 
-/// How long a call waits for its client's introduction. It was sent before the call and only has to be read.
+/// How long a call waits for the client's `initialize`. The client has sent it before the call, so it only has to be
+/// processed.
 const INTRODUCTION: Duration = Duration::from_secs(5);
 
 /// URI scheme of the workspace's own resources.
@@ -58,23 +59,24 @@ pub(crate) struct Front {
     workspace: Arc<ToolServer>,
     suites: Suites,
     swarm: SwarmTools,
-    /// Calls that wait for input of a client without a session. Shared by all sessions.
+    /// Paused calls that wait for input of a client without a session. All sessions share them.
     paused: PausedCalls,
     session: Arc<Session>,
-    /// Ends the session's background tasks when it is dropped.
+    /// Cancels the session's background tasks when dropped.
     ended: DropGuard,
 }
 
-/// State of one session.
+/// State of one MCP session.
 #[derive(Default)]
 struct Session {
-    /// The client, once it has introduced itself.
+    /// The client, set once it is initialized.
     peer: SetOnce<Peer<RoleServer>>,
-    /// The client as servers behind suites see it: one for all its calls, by which they distinguish clients.
+    /// The client as servers behind suites see it. All calls of the client share the same value, by which servers
+    /// distinguish clients.
     host: OnceLock<Arc<dyn Host>>,
-    /// Log messages of servers below this level are not forwarded.
+    /// Minimum severity of servers' log messages that are forwarded to the client.
     level: Mutex<Option<convert::Severity>>,
-    /// Resources of suites that the client subscribed to.
+    /// Resources of suites to which the client subscribed.
     watched: Mutex<BTreeSet<String>>,
 }
 
@@ -83,8 +85,10 @@ impl Session {
         self.host.get_or_init(|| Arc::new(make())).clone()
     }
 
-    /// Waits for the client's introduction. A call may follow the first message directly, while that is still being
-    /// processed; a client that does not introduce itself cannot be queried.
+    /// Waits until the client is initialized; returns `None` if it does not initialize in time.
+    ///
+    /// A call may arrive while `initialize` is still being processed. A client that never initializes cannot be
+    /// queried.
     async fn introduced(&self) -> Option<(&Peer<RoleServer>, Arc<dyn Host>)> {
         let peer = match self.peer.get() {
             Some(peer) => peer,
@@ -109,7 +113,7 @@ impl Front {
         Self::with(workspace, self.suites.clone(), swarm, self.paused.clone())
     }
 
-    /// Creates a handler for another session of the same process, with another configuration.
+    /// Creates a handler for another session of the same process, with another tool configuration.
     pub(crate) fn another_for(&self, config: ToolConfig) -> Self {
         let (workspace, swarm) = (self.workspace.new_session_with(config), self.swarm.clone());
         Self::with(workspace, self.suites.clone(), swarm, self.paused.clone())
@@ -120,7 +124,7 @@ impl Front {
         Self { workspace: Arc::new(workspace), suites, swarm, paused, session: Arc::default(), ended }
     }
 
-    /// Returns the `rmcp` bypass of the same session.
+    /// Returns the `rmcp` bypass of this session.
     pub(crate) fn raw_bypass(&self) -> RawBypass {
         let (workspace, suites) = (self.workspace.clone(), self.suites.clone());
         RawBypass { workspace, suites, swarm: self.swarm.clone(), session: self.session.clone() }
@@ -141,7 +145,7 @@ impl Front {
         }
     }
 
-    /// Queries the children whose tools are listed one by one. `None`: none of them handles it.
+    /// Forwards a request to the servers whose tools are listed one by one; returns `None` if none of them handles it.
     async fn ask(
         &self,
         method: &str,
@@ -183,8 +187,8 @@ impl Front {
             let result = self.suites.call(&request.name, arguments.as_deref(), &caller).await;
             return result.map_err(error_data).and_then(|raw| call_result(&raw));
         }
-        // A client without a session cannot be queried during a call: the call pauses, and resumes when the client
-        // returns with the answer.
+        // A client without a session cannot be queried during a call: the call is paused, and resumed when the client
+        // calls again with the answer.
         let tool = request.name.clone();
         let agent = self.workspace.session_agent(&context);
         let going = match self.paused.resume(&request, agent.as_ref())? {
@@ -204,8 +208,8 @@ impl Front {
         let caller = Caller {
             host: Some(Arc::new(host)),
             cancelled: cancelled.clone(),
-            // Answers that no paused call of ours waits for belong to a child that implements the newest revision
-            // itself.
+            // Pass on answers that match no paused call of ours: they belong to a server behind us that implements the
+            // newest revision itself.
             input_responses: request.input_responses.as_ref().and_then(|answers| to_raw_value(answers).ok()),
             request_state: request.request_state.as_ref().and_then(|state| to_raw_value(state).ok()),
             ..self.caller(context)
@@ -218,14 +222,14 @@ impl Front {
         RunningCall::new(work, requests, cancelled)
     }
 
-    /// Notifies the client of changes in the suites, until its session ends.
+    /// Notifies the client of changes in the suites until its session ends.
     fn notify_changes(&self, peer: Peer<RoleServer>) {
         let (mut events, session) = (self.suites.events(), self.session.clone());
         let relay = async move {
             loop {
                 let event = match events.recv().await {
                     Ok(event) => event,
-                    // A receiver that missed events lists everything again.
+                    // After missed events, notify the client that the tools changed, so that it lists everything again.
                     Err(RecvError::Lagged(_)) => SuitesEvent::ToolsChanged,
                     Err(RecvError::Closed) => return,
                 };
@@ -264,11 +268,11 @@ async fn notify_client(
     }
 }
 
-/// Returns the client's `_meta` of a request, for the server behind us.
+/// Returns the `_meta` that the client sent with a request, to pass it on to the server behind us.
 fn request_meta(context: &RequestContext<RoleServer>) -> Option<Box<RawValue>> {
     let mut meta = serde_json::to_value(&context.meta).ok()?;
     let fields = meta.as_object_mut()?;
-    // Progress towards the server has a token of its own.
+    // Progress notifications of the server behind us use a progress token of their own.
     fields.remove("progressToken");
     if fields.is_empty() { None } else { to_raw_value(fields).ok() }
 }
@@ -471,7 +475,7 @@ impl ServerHandler for Front {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         if self.session.watched.lock().remove(&request.uri) {
-            // Another session may still subscribe to it; the child is not unsubscribed.
+            // Another session may still be subscribed to the resource, so the server behind us stays subscribed.
             return Ok(());
         }
         self.workspace.unsubscribe(request, context).await
@@ -488,7 +492,7 @@ impl ServerHandler for Front {
         let theirs = async {
             loop {
                 let Ok(event) = events.recv().await else { continue };
-                // Notifications that the client did not request are not sent; the sink filters them.
+                // The sink filters out notifications that the client did not request.
                 let _ = match event {
                     SuitesEvent::ToolsChanged => sink.notify_tool_list_changed().await,
                     SuitesEvent::ResourcesChanged => sink.notify_resource_list_changed().await,

@@ -1,11 +1,11 @@
-//! Claims and reservations of agents, for lists of agents.
+//! Claims and reservations per agent, shown in lists of agents.
 
 use switchboard_core::AgentId;
 use switchboard_hub::{Hub, Reservation, TaskClaim};
 
 use crate::failure::Failure;
 
-/// Current claims and reservations.
+/// Snapshot of the current claims and reservations.
 pub(crate) struct Holdings {
     claims: Vec<TaskClaim>,
     reservations: Vec<Reservation>,
@@ -28,7 +28,7 @@ impl Holdings {
         own.map(|reservation| reservation.pattern.clone()).collect()
     }
 
-    /// Describes both as text; `None` if there are none.
+    /// Describes an agent's claims and reservations as text; returns `None` if there are none.
     pub(crate) fn describe(&self, agent: &AgentId) -> Option<String> {
         let (tasks, files) = (self.tasks(agent), self.files(agent));
         let say = |verb: &str, things: &[String]| {

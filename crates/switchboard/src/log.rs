@@ -1,15 +1,15 @@
-//! Destination of log lines: stderr, or a buffer while another program has the screen.
+//! Destination of log lines: stderr, or a buffer while another program uses the terminal.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most bytes buffered while another program has the screen. Later lines are dropped: the first ones tell more.
+/// Maximum bytes that are buffered. Later lines are dropped, because the first ones are more informative.
 const MOST: usize = 64 << 10;
 
-/// Lines logged while another program has the screen; `None` while it is ours.
+/// Lines logged while another program uses the terminal; `None` while lines go to stderr.
 static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 
-/// Buffers log lines until it is dropped; then they are written.
+/// Guard that buffers log lines. Dropping it writes them to stderr.
 #[derive(Debug)]
 pub(crate) struct Hold(());
 
@@ -51,7 +51,7 @@ impl Write for Line {
     }
 }
 
-/// A panic elsewhere leaves whole lines behind.
+/// Locks the buffer. A poisoned lock is still valid: a panic elsewhere leaves only whole lines.
 fn lock_held() -> MutexGuard<'static, Option<Vec<u8>>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }

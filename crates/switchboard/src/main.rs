@@ -1,7 +1,7 @@
-//! The binary: the command line and its output.
+//! The `switchboard` binary: the command line and its output.
 //!
-//! Start at [`cli`], then `commands/<verb>.rs`. Data goes to stdout through [`printer`], everything else to stderr;
-//! errors leave through [`failure`], with a hint and an exit code.
+//! Start at [`cli`], then read `commands/<verb>.rs`. Data goes to stdout through [`printer`], everything else to
+//! stderr. Errors are reported through [`failure`], with a hint and an exit code.
 
 mod cli;
 mod commands;
@@ -29,19 +29,20 @@ use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::printer::Printer;
 
-/// Threads for blocking work on files and the database.
+/// Maximum number of threads for blocking work on files and the database.
 ///
-/// None of them waits for another, so their number affects only speed and memory: each thread that ever ran keeps
-/// its own heap, and the hub has four reading connections. Tokio's default is 512.
+/// No blocking task waits for another, so the number affects only speed and memory: each thread that ever ran keeps its
+/// own heap, and the hub has only four read connections. Tokio's default is 512.
 const WAITING_THREADS: usize = 4;
 
-/// The same for `serve`, where a few clients that wait for a lock must not delay the others.
+/// Maximum number of threads for blocking work in `serve`. It is higher, because a few clients that wait for a lock
+/// must not delay the others.
 const WAITING_THREADS_OF_MANY: usize = 64;
 
-/// Open files that a command may need; `send` needs about 25.
+/// Number of open files that is enough for any command; `send` needs about 25.
 const ENOUGH_FILES: u64 = 64;
 
-/// Open files without which the runtime cannot start.
+/// Number of open files below which the runtime cannot start.
 const FEWEST_FILES: u64 = 12;
 
 fn main() -> ExitCode {
@@ -76,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Adds a hint if the limit of open files is too low. SQLite reports only that it cannot open a file.
+/// Adds a hint to a failure if the limit of open files is too low. SQLite only reports that it cannot open a file.
 fn name_file_limit(failure: Failure) -> Failure {
     let is_of_system = matches!(failure.exit, Exit::Failed | Exit::Temporary);
     match switchboard_sys::platform::open_file_limit().filter(|limit| is_of_system && *limit < ENOUGH_FILES) {
@@ -89,7 +90,7 @@ fn name_file_limit(failure: Failure) -> Failure {
     }
 }
 
-/// Reports a usage error, as JSON if requested. Help and version are not errors.
+/// Reports a usage error, as JSON if requested. `--help` and `--version` are not errors.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         error.exit();
@@ -102,11 +103,11 @@ fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         ExitCode::from(Exit::Usage as u8)
     };
-    // For a client, exit code 2 of a hook blocks what it is about to do.
+    // Exit code 2 of a hook would block the client's current action.
     if is_hook() { ExitCode::FAILURE } else { failed }
 }
 
-/// Returns the code of a refused command line. Scripts can tell a bad duration from other mistakes.
+/// Returns the failure code of a usage error. Scripts can tell an invalid duration from other mistakes.
 fn usage_code(error: &clap::Error) -> &'static str {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return "usage" };
@@ -121,7 +122,7 @@ fn usage_code(error: &clap::Error) -> &'static str {
     }
 }
 
-/// True if the verb is `hook`, whatever else is wrong with the arguments.
+/// Returns true if the verb is `hook`, even if the other arguments are invalid.
 fn is_hook() -> bool {
     let mut before = std::ffi::OsString::new();
     for argument in std::env::args_os().skip(1) {

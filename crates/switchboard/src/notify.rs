@@ -1,8 +1,8 @@
-//! Notifier of the person: a desktop notification, or any program of theirs, for new mail.
+//! Notifier of the person: for new messages, it shows a desktop notification or runs a configured program.
 //!
-//! One program runs at a time and is given everything since the last notification. The position is stored in the hub
-//! before it starts, so that no message is reported twice, even after a restart. Text of others reaches the program
-//! as JSON on stdin, or as a separate argument, and never as part of a command line.
+//! One program runs at a time and gets all messages since the last notification. The position is stored in the hub
+//! before the program starts, so that no message is reported twice, even after a restart. Text of other agents reaches
+//! the program as JSON on stdin or as a separate argument, never as part of a shell command.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,44 +18,44 @@ use tokio_util::sync::CancellationToken;
 use crate::failure::Failure;
 use crate::show::plain;
 
-/// Topic of the hub's note on the last reported message.
+/// Topic of the hub's note that stores the position of the last reported message.
 const TOPIC: &str = "notified";
 
-/// Most messages listed in one notification; beyond it only their number is.
+/// Maximum number of messages listed in one notification; beyond it only their number is reported.
 const MAX_LISTED: usize = 20;
 
-/// Most characters of a message in a notification.
+/// Maximum characters of a message in a notification.
 const PREVIEW_CHARS: usize = 300;
 
-/// NotifyMethod long a program may run. One that hangs is killed, and the next message starts another.
+/// Timeout of the notification program. A program that hangs is killed, and the next message starts it again.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Delay after an error.
+/// Delay before a retry after an error.
 const ERROR_DELAY: Duration = Duration::from_secs(5);
 
 /// Settings of the notifications.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NotifyConfig {
     pub(crate) method: NotifyMethod,
-    /// Minimum time between two notifications; messages meanwhile are reported together.
+    /// Minimum time between two notifications. Messages that arrive meanwhile are batched into the next one.
     pub(crate) pause: Duration,
 }
 
-/// Means of notification.
+/// Method by which the person is notified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NotifyMethod {
-    /// A program and its arguments, with JSON on its stdin.
+    /// A program and its arguments; it gets JSON on stdin.
     Command(Vec<String>),
-    /// The desktop's notifications.
+    /// Desktop notifications.
     Desktop,
 }
 
 impl NotifyConfig {
-    /// Default minimum time: as often as a person wants to look up.
+    /// Default minimum time between two notifications.
     pub(crate) const PAUSE: Duration = Duration::from_secs(5);
 }
 
-/// Notifies the person of mail until `shutdown`.
+/// Notifies the person of new messages until `shutdown`.
 pub(crate) async fn run(config: NotifyConfig, workspace: Workspace, shutdown: CancellationToken) {
     let notify = async {
         let mut changes = workspace.hub().changes();
@@ -73,13 +73,13 @@ pub(crate) async fn run(config: NotifyConfig, workspace: Workspace, shutdown: Ca
     shutdown.run_until_cancelled(notify).await;
 }
 
-/// Notifies of new messages; returns false if there are none.
+/// Sends one notification for all new messages; returns false if there are none.
 async fn notify_new(config: &NotifyConfig, hub: &Hub) -> Result<bool, Failure> {
     let human = AgentId::human();
     let notes = hub.notes(Door::Workspace).all(TOPIC).await?;
     let cursor = notes.iter().find(|(key, _)| key == "cursor").and_then(|(_, seq)| seq.parse().ok());
     let Some(after) = cursor else {
-        // Messages from before the first start are not reported.
+        // Messages from before the first start are not reported, so start at the newest one.
         let last = hub.journal().newest(1).await?.items.last().map_or(0, |stored| stored.seq);
         note(hub, last).await?;
         return Ok(false);
@@ -87,7 +87,7 @@ async fn notify_new(config: &NotifyConfig, hub: &Hub) -> Result<bool, Failure> {
     let query = MailboxQuery { agent: human.clone(), after, limit: MAX_LISTED, part: Part::Unseen };
     let page = hub.mailboxes().page(query).await?;
     let Some(newest) = page.items.last().map(|mail| mail.stored.seq) else { return Ok(false) };
-    // This notification covers all of them, though not each by name.
+    // One notification covers all new messages, even those that it does not list.
     let newest = if page.more {
         hub.mailboxes().newest_waiting(human.clone()).await?.unwrap_or(newest)
     } else {
@@ -124,7 +124,7 @@ async fn start(method: &NotifyMethod, mail: &[MailboxMessage], unread: usize) ->
     let mut child = spawn.spawn().map_err(anyhow::Error::from)?;
     let work = async {
         if let (Some(input), Some(mut stdin)) = (input, child.stdin_writer()) {
-            // A program may close its stdin without reading it.
+            // Ignore the error: a program may close its stdin without reading it.
             let _ = stdin.write_all(input.as_bytes()).await;
             let _ = stdin.shutdown().await;
         }
@@ -139,7 +139,7 @@ async fn start(method: &NotifyMethod, mail: &[MailboxMessage], unread: usize) ->
     Ok(())
 }
 
-/// Renders the JSON for the program. Scripts rely on these names.
+/// Renders the JSON for the program. Scripts rely on the key names.
 fn object(mail: &[MailboxMessage], unread: usize) -> Value {
     let render = |mail: &MailboxMessage| {
         let message = &mail.stored.message;
@@ -170,7 +170,7 @@ fn summary(mail: &[MailboxMessage]) -> String {
     format!("Switchboard: {messages} from {}", names.join(", "))
 }
 
-/// Returns the beginning of the first message, on one line.
+/// Returns the beginning of the first message, on a single line.
 fn preview(mail: &[MailboxMessage]) -> String {
     let first = mail.first().map(|mail| mail.stored.message.body.as_str()).unwrap_or_default();
     plain(&first.chars().take(PREVIEW_CHARS).collect::<String>()).replace('\n', " ")
@@ -183,7 +183,7 @@ fn desktop(title: &str, text: &str) -> (&'static str, Vec<String>) {
             "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run";
         return ("osascript", ["-e", script, title, text].map(str::to_owned).into());
     }
-    // Some desktops interpret markup in the text.
+    // Escape the text, because some desktops interpret markup.
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     ("notify-send", ["--app-name=Switchboard", "--", title, &text].map(str::to_owned).into())
 }

@@ -1,4 +1,4 @@
-//! Owner of a workspace: who it must be, and whose key binds its database.
+//! Ownership of a workspace: which user must own it, and whose key binds its database.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use switchboard_hub::HubKey;
 use crate::config;
 use crate::failure::{Exit, Failure};
 
-/// Refuses the workspace of another user, unless the user's own settings trust it.
+/// Rejects the workspace of another user, unless the user's own settings trust it.
 ///
-/// Its files would otherwise decide what runs as this user: the rule of Git's `safe.directory`.
+/// Its files would otherwise decide which programs run as this user. Git's `safe.directory` has the same rule.
 pub(crate) fn check(folder: &Path) -> Result<(), Failure> {
     let Some(owner) = owner(folder) else { return Ok(()) };
     if is_own(owner) || config::is_trusted_workspace(folder)? {
@@ -26,7 +26,7 @@ pub(crate) fn check(folder: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Returns the key that binds the database of a workspace; `None` for a trusted workspace of another user.
+/// Returns the key to which the workspace's database is bound; `None` for a trusted workspace of another user.
 pub(crate) fn hub_key(folder: &Path) -> Result<Option<HubKey>, Failure> {
     let me = geteuid().as_raw();
     match owner(folder) {
@@ -44,22 +44,22 @@ fn homeless() -> Failure {
         .hint("set HOME or XDG_CONFIG_HOME to a folder of your own")
 }
 
-/// Returns the owner of a workspace's folder, if it exists.
+/// Returns the user id that owns a workspace's folder, if the folder exists.
 fn owner(folder: &Path) -> Option<u32> {
     std::fs::symlink_metadata(folder.join(FOLDER)).ok().map(|found| found.uid())
 }
 
-/// True if a user is the one who runs this, also with `sudo`.
+/// Returns true if `owner` is the user of this process, or the user who started it with `sudo`.
 fn is_own(owner: u32) -> bool {
     owner == geteuid().as_raw() || sudo_user() == Some(owner)
 }
 
-/// Returns the user who started this as root with `sudo`.
+/// Returns the user who started this process as root with `sudo`.
 fn sudo_user() -> Option<u32> {
     geteuid().is_root().then(|| std::env::var("SUDO_UID").ok()?.parse().ok())?
 }
 
-/// Returns the home of a user by passwd(5).
+/// Returns the home folder of a user, from passwd(5).
 fn home_of(user: u32) -> Option<PathBuf> {
     let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
     passwd.lines().find_map(|line| {

@@ -1,8 +1,8 @@
-//! The gate for decisions that belong to a person.
+//! Gate for decisions that only a person may make.
 //!
-//! A process belongs to an agent by its environment or by its ancestors ([`Lineage`]); such a process cannot decide
-//! for the person, whatever name or flag it uses. Any other process can: it is asked on the terminal, and without a
-//! terminal it passes `--yes`.
+//! A process belongs to an agent if its environment or its ancestors say so ([`Lineage`]). Such a process cannot decide
+//! for the person, under any name and with any option. For any other process, the person is asked on the terminal;
+//! without a terminal, `--yes` is required.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::sync::LazyLock;
@@ -19,7 +19,7 @@ static LINEAGE: LazyLock<Lineage> = LazyLock::new(Lineage::of_this_process);
 /// Evidence that this process belongs to an agent.
 static EVIDENCE: LazyLock<Option<Evidence>> = LazyLock::new(|| lineage().evidence());
 
-/// Code of the failure that the person declined.
+/// Failure code: the person declined.
 pub(crate) const NOT_AGREED: &str = "not_agreed";
 
 /// The flag by which a person agrees without being asked.
@@ -35,14 +35,15 @@ pub(crate) fn lineage() -> &'static Lineage {
     &LINEAGE
 }
 
-/// Returns the evidence that this process belongs to an agent; `None` for a person's.
+/// Returns the evidence that this process belongs to an agent; `None` for a person's process.
 pub(crate) fn agent_evidence() -> Option<&'static Evidence> {
     EVIDENCE.as_ref()
 }
 
-/// Admits only a person: refuses agents, asks on the terminal, and without a terminal requires `yes`.
+/// Checks that a person made the decision: rejects agents, and asks on the terminal or requires `yes`.
 ///
-/// `action` completes "only a person may …" and is the question, for example `approve dave`.
+/// `action` completes the sentence "only a person may …", for example `approve dave`. The question is formed from it
+/// too.
 pub(crate) fn require_person(context: &Context, action: &str, yes: bool) -> Result<(), Failure> {
     refuse_agent(context, action)?;
     if yes {
@@ -59,7 +60,7 @@ pub(crate) fn require_person(context: &Context, action: &str, yes: bool) -> Resu
     Err(Failure::new(NOT_AGREED, Exit::NotAllowed, message).hint("answer y, or agree with --yes"))
 }
 
-/// Refuses the action in an agent's process and under an agent's name, without asking a person.
+/// Rejects the action in an agent's process or under an agent's name, without asking a person.
 pub(crate) fn refuse_agent(context: &Context, action: &str) -> Result<(), Failure> {
     if let Some(evidence) = agent_evidence() {
         return Err(refusal(action, evidence));
@@ -74,19 +75,19 @@ pub(crate) fn refuse_agent(context: &Context, action: &str) -> Result<(), Failur
     }
 }
 
-/// Failure for an agent's process.
+/// Builds the failure for a decision that an agent's process may not make.
 pub(crate) fn refusal(action: &str, evidence: &Evidence) -> Failure {
     let message = format!("only a person may {action}, and this process is an agent's: {evidence}");
     Failure::new("not_allowed", Exit::NotAllowed, message)
         .hint("ask the person to run this in a terminal that no agent's program has started")
 }
 
-/// True if a person can be asked a question.
+/// Returns true if a person can be asked on the terminal.
 pub(crate) fn can_ask(context: &Context) -> bool {
     !context.printer.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Asks a question on the terminal; any answer but yes declines.
+/// Asks a question on the terminal. Any answer other than yes declines.
 pub(crate) fn ask(question: &str) -> bool {
     let mut err = anstream::stderr().lock();
     if write!(err, "{question} [y/N] ").and_then(|()| err.flush()).is_err() {

@@ -1,4 +1,4 @@
-//! The only writer of stdout.
+//! Printer: the only writer of stdout.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -11,7 +11,7 @@ use switchboard_sys::disk::DiskFault;
 
 use crate::failure::{Exit, Failure};
 
-/// Prints data as text or as one JSON object per line.
+/// Printer of data, as text or as one JSON object per line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Printer {
     json: bool,
@@ -26,7 +26,7 @@ impl Printer {
         self.json
     }
 
-    /// Prints one line of text. If the reader closed the pipe (`| head`), the program ends quietly.
+    /// Prints one line of text. If the reader closed the pipe (`| head`), the process exits quietly.
     #[expect(clippy::unused_self, reason = "a printer is the permission to print")]
     pub(crate) fn line(self, text: impl Display) {
         let mut out = anstream::stdout().lock();
@@ -38,24 +38,25 @@ impl Printer {
         std::process::exit(Exit::Failed as i32);
     }
 
-    /// Prints one JSON object on a line of its own.
+    /// Prints a value as a JSON object on one line.
     pub(crate) fn object(self, value: &impl Serialize) {
         self.json_line(&serde_json::to_string(value).unwrap_or_default());
     }
 
-    /// Prints JSON text of others on one line for every reader.
+    /// Prints JSON text from elsewhere on one line. Characters that act on a terminal or that some readers treat as
+    /// line breaks are escaped.
     pub(crate) fn json_line(self, json: &str) {
         self.line(escape_json_line(json));
     }
 
-    /// Prints a remark that is not data to stderr; omitted with `--json`.
+    /// Prints a remark, which is not data, to stderr. With `--json` it is omitted.
     pub(crate) fn note(self, text: impl Display) {
         if !self.json {
             let _ = writeln!(anstream::stderr().lock(), "{text}");
         }
     }
 
-    /// Warns that the workspace can be read and not written, on stderr even with `--json`.
+    /// Warns on stderr that the workspace is read-only, even with `--json`.
     #[expect(clippy::unused_self, reason = "a printer is the permission to print")]
     pub(crate) fn degraded(self, trouble: &DiskFault) {
         let _ = writeln!(
@@ -64,7 +65,7 @@ impl Printer {
         );
     }
 
-    /// Prints the problem and the next step.
+    /// Prints the problem and the next step; returns the exit code.
     pub(crate) fn failure(self, failure: &Failure) -> ExitCode {
         if self.json {
             let error = json!({ "code": failure.code, "message": failure.message, "hint": failure.hint });
@@ -80,13 +81,13 @@ impl Printer {
         ExitCode::from(failure.exit as u8)
     }
 
-    /// Escapes a sentence that may contain text of others: nothing in it acts on a terminal, and only the first line
-    /// can look like ours.
+    /// Escapes a message that may contain untrusted text. No character acts on the terminal, and lines after the first
+    /// cannot look like ours.
     fn shown(text: &str) -> String {
         quote_continuation(&reveal(text))
     }
 
-    /// Shows a spinner for slow work, if a person is watching.
+    /// Shows a spinner for slow work; returns `None` with `--json`, or if stderr is not a terminal.
     pub(crate) fn working(self, what: &'static str) -> Option<indicatif::ProgressBar> {
         if self.json || !std::io::stderr().is_terminal() {
             return None;

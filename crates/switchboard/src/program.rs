@@ -1,4 +1,4 @@
-//! Name of this program in files for others.
+//! Path and name of this program, as written into files such as clients' settings.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use crate::failure::Failure;
 /// Name of the executable.
 const NAME: &str = "switchboard";
 
-/// Returns the path of this program, for files of this user only.
+/// Returns the absolute path of this program, for files that belong to this user only.
 pub(crate) fn own_path() -> Result<PathBuf, Failure> {
     Ok(std::env::current_exe().map_err(anyhow::Error::from)?)
 }
 
-/// Returns this program's name for files to be committed: its bare name, if `PATH` finds this very file.
+/// Returns the program name for files to be committed: the bare name if `PATH` finds this very file, otherwise its
+/// path.
 pub(crate) fn shared_name() -> Result<PathBuf, Failure> {
     let own = own_path()?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     Ok(if finds(&path, &own) { PathBuf::from(NAME) } else { own })
 }
 
-/// True if the first program of our name on a search path is this file. Entries that depend on the current folder
-/// are skipped.
+/// Returns true if the first program named `switchboard` on a search path is this file. Relative entries are skipped.
 fn finds(search_path: &std::ffi::OsStr, own: &Path) -> bool {
     let is_program =
         |path: &PathBuf| path.metadata().is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0);

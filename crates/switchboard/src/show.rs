@@ -1,4 +1,4 @@
-//! Messages and receipts as text and JSON.
+//! Rendering of messages and receipts as text and JSON.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ use switchboard_core::{
 use switchboard_hub::{Hub, Stored, fresh_mark};
 use switchboard_sys::clock::format_ago;
 
-/// Most bytes of a body that are printed as text; JSON always has all of it.
+/// Maximum bytes of a body that are printed as text; JSON always contains the whole body.
 const BODY_SHOWN: usize = 4000;
 
-/// One message per line, for `inbox`, `thread`, `tail` and `search`. Scripts rely on these names.
+/// A message as one line of JSON, for `inbox`, `thread`, `tail` and `search`. Scripts rely on the key names.
 #[derive(Debug, Serialize)]
 pub(crate) struct MessageLine<'m> {
     id: String,
@@ -28,7 +28,7 @@ pub(crate) struct MessageLine<'m> {
     sent_at: String,
     door: &'static str,
     verified: bool,
-    /// Trust label for a model, which reads it before the unchanged body.
+    /// Trust label for a model, which reads the label before the unchanged body.
     #[serde(skip_serializing_if = "Option::is_none")]
     trust: Option<&'static str>,
     state: &'static str,
@@ -60,23 +60,23 @@ impl<'m> MessageLine<'m> {
     }
 }
 
-/// Reader of the printed text.
+/// Reader for whom text is sanitized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// A person at a terminal.
     Person,
-    /// An agent, which may take a tag in a text for one of its client.
+    /// An agent's model, which may mistake a tag in a text for a tag of its client.
     Model,
 }
 
-/// Adds to an object that the workspace is degraded, and why.
+/// Adds to a JSON object whether the workspace is degraded by a disk fault, and why.
 pub(crate) fn note_disk(object: &mut Value, hub: &Hub) {
     if let Some(trouble) = hub.database().disk_trouble() {
         object["degraded"] = json!({ "code": trouble.kind.code(), "message": trouble.to_string() });
     }
 }
 
-/// Renders a receipt, for `send` and `receipt`. Scripts rely on these names.
+/// Renders a receipt as JSON, for `send` and `receipt`. Scripts rely on the key names.
 pub(crate) fn receipt_object(message: &Message, receipt: &Receipt, with_times: bool) -> Value {
     let deliveries: Vec<Value> = receipt.deliveries.iter().map(|d| delivery_object(d, with_times)).collect();
     json!({
@@ -106,7 +106,7 @@ fn delivery_object(delivery: &Delivery, with_times: bool) -> Value {
     object
 }
 
-/// Lists every state that a delivery reached, with its time, in order.
+/// Lists every state that a delivery reached and when, in order.
 pub(crate) fn times(delivery: &Delivery) -> Vec<(&'static str, Timestamp)> {
     let times = delivery.milestones;
     let end = if delivery.state == DeliveryState::Expired { "expired" } else { "refused" };
@@ -123,7 +123,7 @@ pub(crate) fn times(delivery: &Delivery) -> Vec<(&'static str, Timestamp)> {
     .collect()
 }
 
-/// Returns a message's state in one word.
+/// Returns a one-word summary of a message's delivery state.
 pub(crate) fn state_name(receipt: &Receipt) -> &'static str {
     match receipt.overall_state() {
         OverallState::Pending => receipt
@@ -139,7 +139,7 @@ pub(crate) fn state_name(receipt: &Receipt) -> &'static str {
     }
 }
 
-/// Renders a message as text: one line of facts, then the body, indented.
+/// Renders a message as text: a header line, then the indented body.
 pub(crate) fn message_text(
     stored: &Stored,
     state: &str,
@@ -170,14 +170,14 @@ pub(crate) fn message_text(
     push_lines(&mut text, &rendered(message.trust(), &shown, reader));
     let left = body.chars().count() - shown.chars().count();
     if left > 0 {
-        // For a model, an indented line would look like part of the body.
+        // For a model this line is not indented, because an indented line would look like part of the body.
         let indent = if reader == Reader::Person { "    " } else { "" };
         let _ = write!(text, "\n{indent}{dim}… {left} more characters; --full shows them{dim:#}");
     }
     text
 }
 
-/// True if [`message_text`] shows all of a message.
+/// Returns true if [`message_text`] shows a message without truncation.
 pub(crate) fn shows_all(stored: &Stored, full: bool, reader: Reader) -> bool {
     full || body_text(&stored.message, reader).chars().count() <= BODY_SHOWN
 }
@@ -187,7 +187,7 @@ pub(crate) fn body_text(message: &Message, reader: Reader) -> String {
     sanitized(message.trust(), &message.body, reader)
 }
 
-/// Sanitizes text of others for its reader.
+/// Sanitizes untrusted text for its reader.
 pub(crate) fn sanitized(trust: Trust, text: &str, reader: Reader) -> String {
     match reader {
         Reader::Person => plain(text),
@@ -211,13 +211,13 @@ pub(crate) fn push_lines(text: &mut String, lines: &str) {
     }
 }
 
-/// Makes text of others safe for the terminal: characters that could move the cursor or change colours become
-/// visible.
+/// Sanitizes untrusted text for the terminal: control characters, which could move the cursor or change colours, are
+/// made visible.
 pub(crate) fn plain(text: &str) -> String {
     reveal(text)
 }
 
-/// Makes text of others fit a line of ours: sanitized, on one line, no longer than a sentence.
+/// Sanitizes and truncates untrusted text so that it fits into one line of ours.
 pub(crate) fn inline(text: &str) -> String {
     sanitize_inline(text)
 }

@@ -1,20 +1,21 @@
-//! Separate threads for a door that works hard for strangers.
+//! Separate threads for a door that does expensive work for strangers.
 
 use std::num::NonZero;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Most threads: their results are written by one other thread, which is busy long before more could be.
+/// Maximum number of threads. Their results are written by a single other thread, which is saturated long before more
+/// threads would help.
 const MOST: usize = 4;
 
 /// Threads for blocking work on files.
 const WAITING_THREADS: usize = 4;
 
-/// How long pending writes may take at the end.
+/// Timeout for pending writes at shutdown.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A second runtime with a thread per core. Dropping it ends the threads.
+/// A second runtime with a thread per core, up to a maximum. Dropping it ends the threads.
 #[derive(Debug)]
 pub(crate) struct Threads(Option<Runtime>);
 
@@ -30,15 +31,15 @@ impl Threads {
         Ok(Self(Some(runtime)))
     }
 
-    /// Returns the handle that spawns tasks on them.
+    /// Returns the handle that spawns tasks on these threads.
     pub(crate) fn handle(&self) -> Handle {
         self.0.as_ref().map_or_else(Handle::current, |runtime| runtime.handle().clone())
     }
 
-    /// Ends them once no write is pending.
+    /// Shuts the threads down once no write is pending.
     pub(crate) async fn end(mut self) {
         if let Some(runtime) = self.0.take() {
-            // It blocks, which a task must not do.
+            // The shutdown blocks, so it must not run in an async task.
             let _ = tokio::task::spawn_blocking(move || runtime.shutdown_timeout(GRACE)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Private certificate authority, trusted by one test.
+//! Private certificate authority that one test trusts.
 
 use std::path::{Path, PathBuf};
 
@@ -20,23 +20,23 @@ pub struct PrivateCa {
 pub struct Issued {
     /// The certificate.
     pub cert: String,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: String,
-    /// Its serial number.
+    /// The serial number of the certificate.
     pub serial: u64,
 }
 
 /// Validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
-    /// From long ago until far in the future.
+    /// Valid from long ago until far in the future.
     Valid,
-    /// Expired.
+    /// Already expired.
     Expired,
 }
 
 impl PrivateCa {
-    /// Creates an authority.
+    /// Creates an authority with a new key.
     pub fn new() -> Self {
         let folder = TempDir::with_prefix("switchboard-ca-").unwrap();
         let mut params = CertificateParams::default();
@@ -50,7 +50,7 @@ impl PrivateCa {
         Self { folder, issuer: Issuer::new(params, key) }
     }
 
-    /// Returns the path of the authority's certificate.
+    /// Returns the path of the file with the authority's certificate.
     pub fn file(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
@@ -71,7 +71,9 @@ impl PrivateCa {
         Issued { cert: certificate.pem(), key: key.serialize_pem(), serial }
     }
 
-    /// Issues a certificate into two files of the authority's folder: the certificate and the key.
+    /// Issues a certificate and writes it to two files in the authority's folder.
+    ///
+    /// Returns the paths of the certificate and of the key.
     pub fn issue_files(&self, names: &[&str], life: Validity) -> (PathBuf, PathBuf) {
         let issued = self.issue(names, life, 1);
         let (cert, key) = (self.folder.path().join("cert.pem"), self.folder.path().join("key.pem"));
@@ -79,7 +81,7 @@ impl PrivateCa {
         (cert, key)
     }
 
-    /// Writes a revocation list with one certificate.
+    /// Writes a revocation list that revokes one certificate; returns its path.
     pub fn revoke(&self, serial: u64) -> PathBuf {
         let revoked = RevokedCertParams {
             serial_number: SerialNumber::from(serial),

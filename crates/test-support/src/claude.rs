@@ -1,4 +1,4 @@
-//! The real Claude Code: its program, a home that needs no questions, and settings without a network.
+//! The real Claude Code: its program, a home in which it asks no questions, and settings without network access.
 
 use std::path::{Path, PathBuf};
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::model::Model;
 use crate::{files, tools};
 
-/// The key that the model stub is asked with.
+/// API key that clients send to the model stub.
 const KEY: &str = "dummy";
 
-/// The program of the pinned Claude Code; else the reason why there is none.
+/// Returns the program of the pinned Claude Code, or the reason why there is none.
 pub fn program() -> Result<PathBuf, String> {
-    // The program is in a package for this platform beside the one that is pinned.
+    // The program is in a platform-specific package, installed next to the pinned package.
     let folder = tools::installed("npm/@anthropic-ai/claude-code")?.join("node_modules/@anthropic-ai");
     let packages = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut programs = packages.filter_map(Result::ok).map(|package| package.path().join("claude"));
@@ -20,7 +20,9 @@ pub fn program() -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("{} has no claude for this machine: run tools/install.sh", folder.display()))
 }
 
-/// Variables that make Claude Code use this home, ask only this model and nothing else on the network.
+/// Returns the variables that make Claude Code use this home and this model.
+///
+/// With them, Claude Code contacts nothing else on the network.
 pub fn environment(model: &Model, home: &Path) -> Vec<(&'static str, String)> {
     vec![
         ("HOME", home.display().to_string()),
@@ -31,9 +33,9 @@ pub fn environment(model: &Model, home: &Path) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Prepares a home so that Claude Code starts without questions and trusts this folder and our MCP server in it.
+/// Prepares a home in which Claude Code starts without questions.
 ///
-/// Settings that are already in the home stay.
+/// Claude Code then trusts this folder and our MCP server in it. Settings that are already in the home stay.
 pub fn prepare_home(home: &Path, folder: &Path) {
     std::fs::create_dir_all(home).unwrap();
     let path = home.join(".claude.json");

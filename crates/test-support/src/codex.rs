@@ -4,13 +4,13 @@ use std::path::Path;
 
 use crate::{files, tools};
 
-/// The program of the pinned Codex; else the reason why there is none.
+/// Returns the program of the pinned Codex, or the reason why there is none.
 pub fn program() -> Result<String, String> {
     let folder = tools::installed("npm/@openai/codex")?;
     Ok(folder.join("node_modules/.bin/codex").display().to_string())
 }
 
-/// Prepares a folder for `CODEX_HOME`, with settings that trust this folder.
+/// Prepares a folder for `CODEX_HOME`, with settings that make Codex trust the other folder.
 pub fn prepare_home(home: &Path, folder: &Path) {
     std::fs::create_dir_all(home).unwrap();
     files::put(

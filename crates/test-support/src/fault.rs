@@ -1,4 +1,4 @@
-//! Fault injection: a library that intercepts the file calls of a program with LD_PRELOAD (Linux only).
+//! Fault injection: a library that intercepts the file calls of a program through LD_PRELOAD (Linux only).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -9,52 +9,53 @@ use tempfile::{NamedTempFile, TempDir};
 use crate::process::command;
 use crate::{files, tools};
 
-/// The library's source; its head says what it can do.
+/// C source of the library; the comment at its start lists what the library can do.
 const SOURCE: &str = include_str!("fault.c");
 
-/// Fault at one file call of a program. Calls are counted from 1.
+/// Fault that is injected at one file call of a program. Calls are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// SIGKILL instead of the call.
+    /// The program is killed with SIGKILL instead of executing the call.
     Kill {
-        /// Which call.
+        /// Number of the call.
         at: usize,
     },
-    /// Half of a write, then SIGKILL.
+    /// Half of a write is executed, then the program is killed with SIGKILL (torn write).
     Tear {
-        /// Which call.
+        /// Number of the call.
         at: usize,
     },
-    /// The disk is full from this call on.
+    /// The disk is full from this call on (`ENOSPC`).
     NoSpace {
-        /// Which call.
+        /// Number of the call.
         from: usize,
     },
-    /// The disk fails from this call on.
+    /// The disk fails from this call on (`EIO`).
     IoError {
-        /// Which call.
+        /// Number of the call.
         from: usize,
     },
-    /// The disk is read-only from this call on.
+    /// The disk is read-only from this call on (`EROFS`).
     ReadOnly {
-        /// Which call.
+        /// Number of the call.
         from: usize,
     },
-    /// This call fails, and no other.
+    /// Only this call fails (`EIO`).
     Once {
-        /// Which call.
+        /// Number of the call.
         at: usize,
     },
 }
 
-/// The compiled library.
+/// The compiled fault-injection library.
 pub struct Shim {
     library: PathBuf,
 }
 
 impl Shim {
-    /// The library, compiled into `folder` unless it is there from an earlier run; says why where that
-    /// cannot be.
+    /// Returns the library, compiled into `folder` unless an earlier run left it there.
+    ///
+    /// Returns the reason if the library cannot be compiled.
     pub fn get(folder: &Path) -> Result<Self, String> {
         if !cfg!(target_os = "linux") {
             return Err("faults are injected with LD_PRELOAD, which only Linux has".into());
@@ -63,7 +64,7 @@ impl Shim {
         SOURCE.hash(&mut hasher);
         let library = folder.join(format!("libfault-{:016x}.so", hasher.finish()));
         if !library.exists() {
-            // Made elsewhere and moved there whole: other tests may do the same right now.
+            // The library is built elsewhere and renamed into place, because other tests may build it concurrently.
             let making = TempDir::with_prefix_in("fault-", folder).map_err(|error| error.to_string())?;
             let (source, made) = (making.path().join("fault.c"), making.path().join("libfault.so"));
             files::put(&source, SOURCE);
@@ -75,7 +76,7 @@ impl Shim {
         Ok(Self { library })
     }
 
-    /// Sets a program up to meet the fault.
+    /// Configures a program so that the fault is injected into it.
     pub fn arm<'c>(&self, command: &'c mut Command, fault: Fault) -> &'c mut Command {
         let (action, at) = match fault {
             Fault::Kill { at } => ("kill", at),
@@ -95,7 +96,7 @@ impl Shim {
             .env("FAULT_ERRNO", error.raw_os_error().to_string())
     }
 
-    /// Counts the calls of a program that could meet a fault.
+    /// Runs a program and counts its calls into which a fault could be injected.
     pub fn count(&self, command: &mut Command) -> usize {
         let log = NamedTempFile::new().unwrap();
         command.env("LD_PRELOAD", &self.library).env("FAULT_LOG", log.path());
@@ -103,29 +104,31 @@ impl Shim {
         std::fs::read_to_string(log.path()).unwrap().lines().count()
     }
 
-    /// Sets a program up to meet the fault only while `flag` exists.
+    /// Configures a program so that the fault is injected only while `flag` exists.
     pub fn arm_while<'c>(&self, command: &'c mut Command, fault: Fault, flag: &Path) -> &'c mut Command {
         self.arm(command, fault).env("FAULT_WHILE", flag)
     }
 
-    /// Sets a program up to have a clock that is this many days ahead.
+    /// Configures a program so that its clock is this many days ahead.
     pub fn set_clock_ahead<'c>(&self, command: &'c mut Command, days: u32) -> &'c mut Command {
         let seconds = u64::from(days) * 86_400;
         command.env("LD_PRELOAD", &self.library).env("FAULT_CLOCK", seconds.to_string())
     }
 
-    /// Sets a program up to have a clock that is this many days ahead while `flag` exists.
+    /// Configures a program so that its clock is this many days ahead while `flag` exists.
     pub fn step_clock_while<'c>(&self, command: &'c mut Command, days: u32, flag: &Path) -> &'c mut Command {
         self.set_clock_ahead(command, days).env("FAULT_WHILE", flag)
     }
 
-    /// Sets a program up to leave a copy of each file that it syncs in `folder`, as of the last sync, and of each folder a list
-    /// of lines `INODE NAME`. The name of the copy is the inode number.
+    /// Configures a program so that it records in `folder` what it has synced.
+    ///
+    /// Each synced file is copied as of its last sync, and for each synced directory a list of lines `INODE NAME` is
+    /// written. The name of a copy is the inode number.
     pub fn record_syncs<'c>(&self, command: &'c mut Command, folder: &Path) -> &'c mut Command {
         command.env("LD_PRELOAD", &self.library).env("FAULT_SYNCED", folder)
     }
 
-    /// Sets a program up to get no file events, as when the user has exhausted the inotify limits.
+    /// Configures a program so that it gets no file events, as when the user has exhausted the inotify limits.
     pub fn disable_file_events<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.env("LD_PRELOAD", &self.library).env("FAULT_DEAF", "1")
     }

@@ -1,4 +1,4 @@
-//! File access like that of other programs: plain, without the hub's atomic writes.
+//! File access as other programs do it: plain, without the hub's atomic writes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Everything below a folder: path, then kind, permissions and content.
+/// Snapshot of everything below a folder: entries with kind, permissions and content, by path.
 pub type Tree = BTreeMap<PathBuf, Entry>;
 
-/// One file, folder or link.
+/// One file, folder or symbolic link of a snapshot.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Type and permissions as the system has them.
+    /// Type and permissions, as in `st_mode`.
     pub mode: u32,
     /// Content of a file, or target of a symbolic link.
     pub content: Vec<u8>,
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-/// Writes a file in place, folders included.
+/// Writes a file in place, and creates missing parent folders.
 pub fn put(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
     let path = path.as_ref();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -34,7 +34,7 @@ pub fn put(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
     file.write_all(bytes.as_ref()).unwrap();
 }
 
-/// Writes a file under a temporary name and renames it, as careful programs do.
+/// Writes a file under a temporary name and renames it (atomic write), as careful programs do.
 #[expect(clippy::disallowed_methods, reason = "plays a program that is none of ours")]
 pub fn put_by_rename(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
     let path = path.as_ref();
@@ -58,7 +58,7 @@ pub fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     fs::rename(from, to).unwrap();
 }
 
-/// Sets permissions.
+/// Sets the permissions of a file or folder.
 pub fn chmod(path: impl AsRef<Path>, mode: u32) {
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }
@@ -93,7 +93,7 @@ pub fn difference(before: &Tree, after: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// Copies everything below a folder into another.
+/// Copies everything below one folder into another.
 pub fn copy_tree(from: &Path, to: &Path) {
     walk(from, &mut |path| {
         let target = to.join(path.strip_prefix(from).unwrap());
@@ -107,7 +107,7 @@ pub fn copy_tree(from: &Path, to: &Path) {
     });
 }
 
-/// Visits everything below a folder, the folder itself left out.
+/// Visits everything below a folder, but not the folder itself.
 pub fn walk(folder: &Path, visit: &mut dyn FnMut(&Path)) {
     visit_all(fs::read_dir(folder).unwrap(), visit);
 }
@@ -118,14 +118,14 @@ fn visit_all(entries: fs::ReadDir, visit: &mut dyn FnMut(&Path)) {
     for path in paths {
         visit(&path);
         let is_folder = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
-        // Locks are folders too, and may be gone by now.
+        // Lock folders may have been removed by now, so an error is ignored.
         if is_folder && let Ok(entries) = fs::read_dir(&path) {
             visit_all(entries, visit);
         }
     }
 }
 
-/// The names of message files in a folder, sorted; none where there is no folder.
+/// Returns the sorted names of the message files in a folder; none if the folder is missing.
 pub fn message_files(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let is_message =

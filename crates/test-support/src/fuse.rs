@@ -1,5 +1,6 @@
-//! A folder that is mounted a second time through FUSE: what changes behind the mount makes no events in it, as on a
-//! mount of another machine's disk.
+//! FUSE mount that mirrors a folder without file events.
+//!
+//! Changes behind the mount cause no events in it, as on a mount of another machine's disk.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,9 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts a new folder; nothing where the system does not let us, as in many containers and without root. An error says
-    /// which tool is missing.
+    /// Mounts a new folder; returns `None` if the system does not allow it, as in many containers and without root.
+    ///
+    /// An error names the missing tool.
     pub fn new() -> Result<Option<Self>, String> {
         let program = tools::installed("deb/bindfs")?.join("usr/bin/bindfs");
         let libraries = tools::installed("deb/libfuse2")?.join("lib/x86_64-linux-gnu");
@@ -54,7 +56,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // A lazy unmount works while a process still has it open; otherwise the folder could not be removed.
+        // A lazy unmount works even while a process has a file open; otherwise the folder could not be removed.
         let _ = tools::run(command("umount").arg("-l").arg(self.mounted()));
     }
 }

@@ -1,4 +1,4 @@
-//! The real Gemini CLI: a home that needs no questions, and settings without a network.
+//! The real Gemini CLI: a home in which it asks no questions, and settings without network access.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::model::Model;
 use crate::{files, tools};
 
-/// Node and the script of the pinned Gemini CLI; else the reason why there is none.
+/// Returns Node and the script of the pinned Gemini CLI, or the reason why they are missing.
 pub fn program() -> Result<[PathBuf; 2], String> {
     let package = tools::installed("npm/@google/gemini-cli")?;
     Ok([tools::node()?, package.join("node_modules/.bin/gemini")])
 }
 
-/// Variables that make the Gemini CLI use this home and ask only this model.
+/// Returns the variables that make the Gemini CLI use this home and only this model.
 pub fn environment(model: &Model, home: &Path) -> [(&'static str, String); 3] {
     [
         ("HOME", home.display().to_string()),
@@ -22,7 +22,7 @@ pub fn environment(model: &Model, home: &Path) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Prepares a home so that the Gemini CLI starts without questions. Settings that are already in it stay.
+/// Prepares a home in which the Gemini CLI starts without questions. Settings that are already in the home stay.
 pub fn prepare_home(home: &Path) {
     let path = home.join(".gemini/settings.json");
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,6 +1,6 @@
-//! HTTP as a client writes it: one request on a connection of its own, and the answer as it arrives.
+//! Minimal HTTP client for tests: one request per connection, with the response read as it arrives.
 //!
-//! Nothing of what the server under test is made of is used here, so that a fault in both cannot hide.
+//! The client shares no code with the server under test, so that a fault common to both cannot stay hidden.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::poll::TIMEOUT;
 
-/// A request to a server on this machine.
+/// An HTTP request to a server on this machine.
 #[derive(Debug, Clone)]
 pub struct Request {
     method: &'static str,
@@ -18,15 +18,15 @@ pub struct Request {
     body: Vec<u8>,
 }
 
-/// An answer whose head has arrived. The rest is read when it is asked for.
+/// An HTTP response whose head has arrived. The body is read on demand.
 pub struct Response {
-    /// The status.
+    /// The status code.
     pub status: u16,
     headers: Vec<(String, String)>,
     body: Body,
 }
 
-/// One event of a stream.
+/// One server-sent event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Event type; empty if the server sent none.
@@ -42,23 +42,23 @@ struct Body {
     rest: Rest,
 }
 
-/// How much of a body is still to come.
+/// How much of a response body is still to be read.
 enum Rest {
-    /// So many bytes.
+    /// This many bytes remain.
     Bytes(u64),
-    /// So many bytes of the chunk that has begun, and more chunks.
+    /// This many bytes of the current chunk remain, and further chunks follow.
     Chunk(u64),
-    /// All that comes until the connection ends.
+    /// The body ends when the connection ends.
     Everything,
 }
 
 impl Request {
-    /// A request without a body.
+    /// Creates a request without a body.
     pub fn new(method: &'static str, path: &str) -> Self {
         Self { method, path: path.to_owned(), headers: Vec::new(), body: Vec::new() }
     }
 
-    /// A request that carries JSON, and takes JSON or a stream of events for an answer.
+    /// Creates a POST request with a JSON body. The request accepts JSON or an event stream as the response.
     pub fn post(path: &str, body: &Value) -> Self {
         let mut request = Self::new("POST", path)
             .header("Content-Type", "application/json")
@@ -67,14 +67,14 @@ impl Request {
         request
     }
 
-    /// With one header more.
+    /// Adds a header to the request.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With a token, and with the name of an agent where there is one.
+    /// Adds a bearer token and, if one is given, the name of the agent.
     #[must_use]
     pub fn authorized(self, token: &str, agent: Option<&str>) -> Self {
         let request = self.header("Authorization", &format!("Bearer {token}"));
@@ -84,14 +84,14 @@ impl Request {
         }
     }
 
-    /// Sends it and waits for the head of the answer.
+    /// Sends the request and waits for the head of the response.
     pub fn send(&self, port: u16) -> io::Result<Response> {
         let mut stream = self.send_head(port)?;
         stream.write_all(&self.body)?;
         Response::read(stream)
     }
 
-    /// Sends only the head. Dropping the returned stream hangs up in the middle of the request.
+    /// Sends only the head of the request. Dropping the returned stream disconnects in the middle of the request.
     pub fn send_head(&self, port: u16) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
@@ -107,7 +107,7 @@ impl Request {
         Ok(stream)
     }
 
-    /// Sends it whole, and hangs up without waiting for an answer.
+    /// Sends the complete request and disconnects without waiting for a response.
     pub fn send_and_hang_up(&self, port: u16) -> io::Result<()> {
         let mut stream = self.send_head(port)?;
         stream.write_all(&self.body)?;
@@ -128,7 +128,7 @@ impl Response {
             let Some((name, value)) = line.split_once(':') else { break };
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        // From here on it may be a stream that is silent for long.
+        // The body may be an event stream that is silent for a long time, so reads no longer time out.
         stream.get_ref().set_read_timeout(None)?;
         let found = |wanted: &str| headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
         let rest = match (found("transfer-encoding"), found("content-length")) {
@@ -139,29 +139,29 @@ impl Response {
         Ok(Self { status, headers, body: Body { stream, rest } })
     }
 
-    /// The value of a header; its name in small letters.
+    /// Returns the value of a header, whose name must be given in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether the body is a stream of events.
+    /// Returns true if the body is an event stream.
     pub fn is_stream(&self) -> bool {
         self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"))
     }
 
-    /// The whole body.
+    /// Reads and returns the complete body.
     pub fn text(mut self) -> io::Result<String> {
         let mut text = String::new();
         self.body.read_to_string(&mut text)?;
         Ok(text)
     }
 
-    /// The connection, with which another thread can end the reading.
+    /// Returns the connection, which another thread can shut down to end the reading.
     pub fn connection(&self) -> io::Result<TcpStream> {
         self.body.stream.get_ref().try_clone()
     }
 
-    /// The events of the body, one after the other as they come.
+    /// Returns the events of the body, one by one as they arrive.
     pub fn events(self) -> impl Iterator<Item = Event> {
         let mut lines = BufReader::new(self.body);
         std::iter::from_fn(move || {
@@ -187,7 +187,7 @@ impl Read for Body {
         if let Rest::Chunk(0) = self.rest {
             let mut size = line(&mut self.stream)?;
             if size.is_empty() {
-                // The end of the chunk before.
+                // The empty line ends the previous chunk.
                 size = line(&mut self.stream)?;
             }
             let size = u64::from_str_radix(&size, 16).map_err(io::Error::other)?;
@@ -206,7 +206,7 @@ impl Read for Body {
     }
 }
 
-/// One line without its end; an error where the connection ends instead.
+/// Reads one line without its line ending; returns an error if the connection ends instead.
 fn line(stream: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
     match stream.read_line(&mut line)? {

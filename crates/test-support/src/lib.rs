@@ -1,7 +1,7 @@
 //! Support for integration tests: temporary workspaces, the binary as a process, fault injection.
 //!
-//! Start at [`Sandbox`]. Every wait has a timeout, every process is killed on drop of its value, and every skipped test
-//! prints the reason.
+//! Start at [`Sandbox`]. Every wait has a timeout, every process is killed when its value is dropped, and every skipped
+//! test prints the reason.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

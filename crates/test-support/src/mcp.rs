@@ -1,7 +1,7 @@
-//! An MCP client for tests, the same over all three transports.
+//! MCP client for tests, the same over all three transports.
 //!
-//! It is simple on purpose: it sends what the test requests and buffers everything that it receives; a test that waits
-//! for a response gets it or fails. The behaviour of real SDKs is tested with those SDKs.
+//! The client is simple on purpose: it sends what the test requests and buffers everything that it receives. A test
+//! that waits for a response gets the response or fails. The behaviour of real SDKs is tested with those SDKs.
 
 mod transport;
 
@@ -14,10 +14,10 @@ use crate::poll::TIMEOUT;
 use crate::process::Running;
 use crate::test_server::TestServer;
 
-/// The revision that the client asks for: the newest with sessions.
+/// Protocol revision that the client requests: the newest one with sessions.
 pub const REVISION: &str = "2025-11-25";
 
-/// One session.
+/// One MCP session of the client.
 pub struct Client {
     transport: Transport,
     /// Received messages that the test has not read yet.
@@ -28,31 +28,31 @@ pub struct Client {
 /// Result of a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
-    /// To the model.
+    /// Text of the result, for the model.
     pub text: String,
-    /// The same as data.
+    /// Structured data of the result, with the same content as `text`.
     pub data: Value,
-    /// Whether it did not do what was asked.
+    /// True if the tool call failed.
     pub failed: bool,
 }
 
 impl Client {
-    /// A session with a process that was started by [`Running::start_with_stdin`].
+    /// Starts a session with a process that was started by [`Running::start_with_stdin`].
     pub fn stdio(server: Running) -> Self {
         Self::open(Transport::stdio(server), json!({}))
     }
 
-    /// The same, of a client that can do something itself.
+    /// Starts a session like [`Self::stdio`], as a client with these capabilities.
     pub fn stdio_with_capabilities(server: Running, capabilities: Value) -> Self {
         Self::open(Transport::stdio(server), capabilities)
     }
 
-    /// A session over `/mcp`, for an agent where one is named.
+    /// Starts a session over `/mcp`, for an agent if one is named.
     pub fn streamable(server: &TestServer, agent: Option<&str>) -> Self {
         Self::open(Transport::streamable(server, agent), json!({}))
     }
 
-    /// A session over `/sse`, for an agent where one is named.
+    /// Starts a session over `/sse`, for an agent if one is named.
     pub fn sse(server: &TestServer, agent: Option<&str>) -> Self {
         Self::open(Transport::sse(server, agent), json!({}))
     }
@@ -66,17 +66,17 @@ impl Client {
         client
     }
 
-    /// The process at the other end of the pipes; panics where there is none.
+    /// Returns the server process of a stdio session; panics for a session over HTTP.
     pub fn process(&mut self) -> &mut Running {
         self.transport.process()
     }
 
-    /// The id of a session over HTTP.
+    /// Returns the id of a session over HTTP.
     pub fn session(&self) -> &str {
         self.transport.session()
     }
 
-    /// Sends a message as it is.
+    /// Sends a message without changing it.
     pub fn send(&mut self, message: &Value) {
         self.transport.send(message);
     }
@@ -89,13 +89,15 @@ impl Client {
         id
     }
 
-    /// Begins to call a tool, and asks to be told how it goes. The progress token is the request's id.
+    /// Sends a tool call with a request for progress notifications; returns the request id.
+    ///
+    /// The progress token is the request id.
     pub fn start_call(&mut self, tool: &str, arguments: Value) -> i64 {
         let meta = json!({ "progressToken": self.last_id + 1 });
         self.start_request("tools/call", json!({ "name": tool, "arguments": arguments, "_meta": meta }))
     }
 
-    /// Waits for the answer to a request: its result, or its error.
+    /// Waits for the response to a request; returns the result or the error.
     pub fn answer(&mut self, id: i64) -> Result<Value, Value> {
         let answer = self.wait(&format!("the answer to request {id}"), TIMEOUT, |message| {
             message["id"] == id && message.get("method").is_none()
@@ -106,7 +108,7 @@ impl Client {
         }
     }
 
-    /// Waits for what a tool says.
+    /// Waits for the result of a tool call.
     pub fn tool_result(&mut self, id: i64) -> ToolResult {
         let result = self.answer(id).unwrap_or_else(|error| panic!("the call failed: {error}"));
         ToolResult {
@@ -116,47 +118,47 @@ impl Client {
         }
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request and waits for its response.
     pub fn request(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         let id = self.start_request(method, params);
         self.answer(id)
     }
 
-    /// Calls a tool.
+    /// Calls a tool and waits for its result.
     pub fn call(&mut self, tool: &str, arguments: Value) -> ToolResult {
         let id = self.start_request("tools/call", json!({ "name": tool, "arguments": arguments }));
         self.tool_result(id)
     }
 
-    /// Calls a tool that must do what it is asked; its data.
+    /// Calls a tool, which must succeed; returns the data of the result.
     pub fn ok(&mut self, tool: &str, arguments: Value) -> Value {
         self.call(tool, arguments).ok()
     }
 
-    /// Calls a tool that must refuse; its text.
+    /// Calls a tool, which must refuse; returns the text of the result.
     pub fn refused(&mut self, tool: &str, arguments: Value) -> String {
         self.call(tool, arguments).refused()
     }
 
-    /// Says who is at this end.
+    /// Registers the client as the agent with this name.
     #[must_use]
     pub fn registered(mut self, name: &str) -> Self {
         self.ok("register_chat_agent", json!({ "name": name, "interface": "test" }));
         self
     }
 
-    /// Waits for a notification; its parameters.
+    /// Waits for a notification and returns its parameters.
     pub fn notification(&mut self, method: &str) -> Value {
         self.notification_within(method, TIMEOUT)
             .unwrap_or_else(|| panic!("no {method} came: {:?}", self.unread))
     }
 
-    /// A notification's parameters, if it comes in time.
+    /// Waits for a notification until a time limit; returns its parameters, or `None` on timeout.
     pub fn notification_within(&mut self, method: &str, limit: Duration) -> Option<Value> {
         self.find(limit, |message| message["method"] == method).map(|message| message["params"].clone())
     }
 
-    /// Waits for a question of the server and answers it; its parameters.
+    /// Waits for a request from the server and answers it; returns the request's parameters.
     pub fn answer_request(&mut self, method: &str, result: Value) -> Value {
         let is_it = |message: &Value| message["method"] == method && message.get("id").is_some();
         let question = self.wait(&format!("a question {method}"), TIMEOUT, is_it);
@@ -164,7 +166,7 @@ impl Client {
         question["params"].clone()
     }
 
-    /// The names of the tools, in the order of the list.
+    /// Returns the names of the tools, in the order of the server's list.
     pub fn tool_names(&mut self) -> Vec<String> {
         let list = self.request("tools/list", json!({})).unwrap();
         let tools = list["tools"].as_array().unwrap();
@@ -193,13 +195,13 @@ impl Client {
 }
 
 impl ToolResult {
-    /// The data of a tool that must have done what it was asked.
+    /// Returns the data of a result; panics if the tool failed.
     pub fn ok(self) -> Value {
         assert!(!self.failed, "{}", self.text);
         self.data
     }
 
-    /// The text of a tool that must have refused.
+    /// Returns the text of a refusal; panics if the tool succeeded.
     pub fn refused(self) -> String {
         assert!(self.failed, "{}", self.text);
         self.text

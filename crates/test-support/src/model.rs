@@ -1,6 +1,6 @@
 //! Model stub on loopback: the OpenAI Responses, Anthropic Messages and Gemini APIs.
 //!
-//! The prompt scripts the answer, see `script`. Every request is recorded.
+//! The prompt contains a script for the answer; see `script`. Every request is recorded.
 
 mod gemini;
 mod messages;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use script::{Answer, Call, Item};
 
-/// How long a request hangs or is held at most.
+/// Maximum time for which a request hangs or is held.
 const HANG: Duration = Duration::from_mins(2);
 
-/// A running model stub; it ends with this value.
+/// A running model stub, which is stopped on drop.
 pub struct Model {
     port: u16,
     state: Arc<State>,
@@ -36,7 +36,7 @@ struct State {
     gate: Gate,
 }
 
-/// Gate that `HOLD` answers wait at.
+/// Gate at which `HOLD` answers wait until the test releases them.
 #[derive(Default)]
 struct Gate {
     counts: Mutex<Held>,
@@ -45,32 +45,32 @@ struct Gate {
 
 #[derive(Default)]
 struct Held {
-    /// Answers that have arrived at the gate.
+    /// Number of answers that have arrived at the gate.
     arrived: usize,
-    /// Answers that may pass it.
+    /// Number of answers that may pass the gate.
     released: usize,
 }
 
-/// One of the three APIs: how to read a request and write an answer.
+/// One of the three APIs: defines how requests are read and answers are written.
 trait Api {
-    /// The conversation of a request, oldest item first.
+    /// Returns the conversation of a request, oldest item first.
     fn items(body: &Value) -> Vec<Item>;
-    /// The part of a request that holds the conversation.
+    /// Returns the part of a request that holds the conversation.
     fn conversation(body: &Value) -> &Value;
-    /// Names of the tools that the client offers.
+    /// Returns the names of the tools that the client offers.
     fn tools(body: &Value) -> Vec<String>;
     /// Writes the start of a response.
     fn open(stream: &mut TcpStream, body: &Value) -> std::io::Result<()>;
-    /// The answer's text, in pieces; `pause` runs before the last one.
+    /// Writes the text of an answer in pieces; `pause` runs before the last piece.
     fn send_text(stream: &mut TcpStream, pieces: &[&str], pause: &mut dyn FnMut()) -> std::io::Result<()>;
-    /// Calls of tools.
+    /// Writes tool calls into a response.
     fn call(stream: &mut TcpStream, calls: &[(String, Call)]) -> std::io::Result<()>;
     /// Writes the end of a response.
     fn close(stream: &mut TcpStream, has_calls: bool) -> std::io::Result<()>;
 }
 
 impl Model {
-    /// Starts it on a port that the system chooses.
+    /// Starts the stub on a port that the system chooses.
     pub fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -82,61 +82,63 @@ impl Model {
                     return;
                 }
                 let (Ok(stream), state) = (stream, serving.clone()) else { continue };
-                // Tests of interrupts make the client hang up in the middle.
+                // The error is ignored, because tests of interrupts make the client disconnect in the middle of an
+                // answer.
                 std::thread::spawn(move || drop(serve(stream, &state)));
             }
         });
         Self { port, state }
     }
 
-    /// Base URL of the Responses API, for Codex.
+    /// Returns the base URL of the Responses API, for Codex.
     pub fn url(&self) -> String {
         format!("{}/v1", self.origin())
     }
 
-    /// Base URL of the Anthropic and Gemini APIs.
+    /// Returns the base URL of the Anthropic and Gemini APIs.
     pub fn origin(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Arguments that make Codex ask only this model.
+    /// Returns the arguments that make Codex use only this model.
     pub fn codex_args(&self) -> Vec<String> {
         codex_args(&self.url())
     }
 
-    /// The newest user text of every request so far.
+    /// Returns the newest user text of each request so far.
     pub fn prompts(&self) -> Vec<String> {
         self.state.prompts.lock().unwrap().clone()
     }
 
-    /// The conversation in every request so far.
+    /// Returns the conversation of each request so far.
     pub fn requests(&self) -> Vec<Value> {
         self.state.requests.lock().unwrap().clone()
     }
 
-    /// The whole body of every request so far.
+    /// Returns the complete body of each request so far.
     pub fn bodies(&self) -> Vec<Value> {
         self.state.bodies.lock().unwrap().clone()
     }
 
-    /// Number of requests that hang.
+    /// Returns the number of requests that currently hang.
     pub fn hanging(&self) -> usize {
         self.state.hanging.load(Ordering::Relaxed)
     }
 
-    /// Number of `HOLD` answers so far that wait or have waited for [`Self::release`].
+    /// Returns the number of `HOLD` answers so far that have waited for [`Self::release`], including those that still
+    /// wait.
     pub fn held_answers(&self) -> usize {
         self.state.gate.counts.lock().unwrap().arrived
     }
 
-    /// Lets the oldest `HOLD` answer that waits go on, or the next one to come.
+    /// Releases the oldest waiting `HOLD` answer, or else the next one to arrive.
     pub fn release(&self) {
         self.state.gate.counts.lock().unwrap().released += 1;
         self.state.gate.changed.notify_all();
     }
 }
 
-/// Arguments that make Codex ask a model at this address.
+/// Returns the arguments that make Codex use a model at this address.
 pub fn codex_args(url: &str) -> Vec<String> {
     let provider = format!(
         r#"model_providers.stub={{name="Stub",base_url="{url}",wire_api="responses",request_max_retries=0,stream_max_retries=0}}"#
@@ -174,7 +176,7 @@ fn serve(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
     } else if method == "POST" && path.contains(":streamGenerateContent") {
         answer::<gemini::Gemini>(&mut stream, state, &body)
     } else if method == "POST" && path.contains(":generateContent") {
-        // The client's own questions, such as which model to take: no turns.
+        // These are side requests of the client, such as which model to use, and belong to no turn.
         send_json(&mut stream, 200, &gemini::side_answer())
     } else if method == "POST" && (path.ends_with("/count_tokens") || path.ends_with(":countTokens")) {
         send_json(&mut stream, 200, &json!({ "input_tokens": 10, "totalTokens": 10 }))
@@ -203,7 +205,7 @@ fn answer<A: Api>(stream: &mut TcpStream, state: &State, body: &Value) -> std::i
         Answer::Hang => {
             state.hanging.fetch_add(1, Ordering::Relaxed);
             stream.set_read_timeout(Some(HANG))?;
-            // Until the client hangs up.
+            // The read returns when the client disconnects.
             let _ = stream.read(&mut [0]);
             state.hanging.fetch_sub(1, Ordering::Relaxed);
             return Ok(());
@@ -221,14 +223,16 @@ fn halves(text: &str) -> [&str; 2] {
     [first, second]
 }
 
-/// The offered tool with this name or, for tools of MCP servers, with this name at its end.
+/// Returns the offered tool with this name.
+///
+/// For a tool of an MCP server, the offered name only has to end with this name.
 fn tool_named(call: &Call, offered: &[String]) -> String {
     let Call::Tool { name, .. } = call else { return String::new() };
     let exact = offered.iter().find(|tool| *tool == name);
     exact.or_else(|| offered.iter().find(|tool| tool.ends_with(name))).unwrap_or(name).clone()
 }
 
-/// Method, path and JSON body of a request.
+/// Reads a request; returns its method, path and JSON body.
 fn read_request(stream: &TcpStream) -> std::io::Result<(String, String, Value)> {
     let mut reader = BufReader::new(stream);
     let mut first = String::new();
@@ -273,13 +277,13 @@ fn send_json(stream: &mut TcpStream, status: u16, body: &Value) -> std::io::Resu
     )
 }
 
-/// Writes a server-sent event that is named as its `type`.
+/// Writes a server-sent event whose name is the `type` of its data.
 fn send_typed(stream: &mut TcpStream, event: &Value) -> std::io::Result<()> {
     let kind = event["type"].as_str().unwrap_or_default();
     stream.write_all(format!("event: {kind}\ndata: {event}\n\n").as_bytes())
 }
 
-/// The text of a message's content: a string, or blocks with a `text`.
+/// Returns the texts of a message's content, which is a string or a list of blocks with a `text`.
 fn texts(content: &Value) -> Vec<&str> {
     match content {
         Value::String(text) => vec![text],

@@ -1,4 +1,4 @@
-//! A real nats-server beside a test, alone or in a cluster of three.
+//! Real nats-server for tests, alone or in a cluster of three.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -9,16 +9,18 @@ use crate::ports::free_port;
 use crate::process::{Running, command};
 use crate::{files, poll, tools};
 
-/// Which of the two servers that tools/versions.txt pins.
+/// One of the two server releases that tools/versions.txt pins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// Debian's package, the oldest that is supported.
+    /// Debian's package, the oldest supported release.
     Oldest,
-    /// The newest.
+    /// The newest release.
     Newest,
 }
 
-/// A server. Ends with this value; what it keeps stays until then, also over a kill.
+/// A nats-server process, stopped on drop.
+///
+/// Its stored messages stay until then, even if the process is killed.
 pub struct NatsServer {
     program: PathBuf,
     folder: TempDir,
@@ -27,7 +29,7 @@ pub struct NatsServer {
 }
 
 impl Release {
-    /// The program, or what to do to have it.
+    /// Returns the path of the program, or an error that says how to install it.
     pub fn program(self) -> Result<PathBuf, String> {
         match self {
             Self::Oldest => Ok(tools::installed("deb/nats-server")?.join("usr/sbin/nats-server")),
@@ -37,14 +39,14 @@ impl Release {
 }
 
 impl NatsServer {
-    /// Starts one server that keeps messages. `more` goes into its configuration.
+    /// Starts one server that stores messages. `more` is added to its configuration.
     pub fn start(release: Release, more: &str) -> Result<Self, String> {
         let mut server = Self::prepare(release.program()?, free_port(), more);
         server.restart();
         Ok(server)
     }
 
-    /// Starts three servers that are one cluster.
+    /// Starts three servers that form one cluster.
     pub fn cluster(release: Release) -> Result<[Self; 3], String> {
         let program = release.program()?;
         let routes = [free_port(), free_port(), free_port()];
@@ -73,24 +75,24 @@ impl NatsServer {
         Self { program, folder, port, running: None }
     }
 
-    /// Where clients reach it.
+    /// Returns the URL at which clients reach the server.
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    /// Its process, while it runs.
+    /// Returns the process id of the server, if it runs.
     pub fn id(&self) -> Option<u32> {
         self.running.as_ref().map(Running::id)
     }
 
-    /// Ends it at once, as a power failure of its own would.
+    /// Kills the server at once, like a power failure that affects only its machine.
     pub fn kill(&mut self) {
         if let Some(mut running) = self.running.take() {
             running.kill();
         }
     }
 
-    /// Starts it, or starts it again where it was, with what it kept.
+    /// Starts or restarts the server with the same port and the messages that it has stored.
     pub fn restart(&mut self) {
         self.kill();
         self.spawn();

@@ -1,4 +1,4 @@
-//! A real nginx beside a test, with a configuration of its own.
+//! Real nginx for tests, with its own configuration.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use crate::ca::{PrivateCa, Validity};
 use crate::process::{Running, command};
 use crate::{files, poll, tools};
 
-/// The proxy. Ends with this value.
+/// A running nginx proxy, stopped on drop.
 pub struct Nginx {
     _running: Running,
     _folder: TempDir,
 }
 
 impl Nginx {
-    /// Starts one with a `server` block that listens on `port`.
+    /// Starts nginx with a `server` block that listens on `port`.
     pub fn start(server: &str, port: u16) -> Result<Self, String> {
         let program = tools::installed("deb/nginx")?.join("usr/sbin/nginx");
         let folder = TempDir::with_prefix("switchboard-nginx-").unwrap();
@@ -33,8 +33,9 @@ impl Nginx {
     }
 }
 
-/// The configuration in docs/proxy.md, with a test's ports and files for those of the reader: nginx on `port`, in front of
-/// `listener`, with a certificate of `ca` for `localhost`.
+/// Returns the configuration from docs/proxy.md, with the ports and files of a test.
+///
+/// In it, nginx listens on `port` with a certificate of `ca` for `localhost`, and forwards to `listener`.
 pub fn documented(port: u16, listener: u16, ca: &PrivateCa) -> String {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy.md")).unwrap();
     let block = page.split("```nginx\n").nth(1).unwrap().split("```").next().unwrap();
@@ -54,7 +55,7 @@ pub fn documented(port: u16, listener: u16, ca: &PrivateCa) -> String {
     config
 }
 
-/// Returns a complete nginx configuration around `server` blocks, with every path in one folder.
+/// Returns a complete nginx configuration around a `server` block, with every path in one folder.
 fn around(server: &str, folder: &Path) -> String {
     let folder = folder.display();
     format!(

@@ -1,4 +1,4 @@
-//! A real ACME server beside a test: Debian's pebble, with the DNS server that comes with it.
+//! Real ACME server for tests: Debian's pebble, with the DNS server that comes with it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::{files, poll, tools};
 
 const CONFIG: &str = "pebble.json";
 
-/// The server, which believes that every host name is at 127.0.0.1. Ends with this value.
+/// A running pebble server, stopped on drop. It resolves every host name to 127.0.0.1.
 pub struct Pebble {
     port: u16,
     management: u16,
@@ -26,8 +26,9 @@ pub struct Pebble {
 }
 
 impl Pebble {
-    /// Starts one that looks for HTTP-01 and TLS-ALPN-01 proofs on the given ports, and whose certificates count for so
-    /// long.
+    /// Starts a server that validates HTTP-01 and TLS-ALPN-01 challenges on the given ports.
+    ///
+    /// The certificates that it issues are valid for `life`.
     pub fn start(http: u16, tls: u16, life: Duration) -> Result<Self, String> {
         let programs = tools::installed("deb/pebble")?.join("usr/bin");
         let folder = TempDir::with_prefix("switchboard-pebble-").unwrap();
@@ -58,28 +59,30 @@ impl Pebble {
         Ok(Self { port, management, ca, program, resolver: dns, running, _dns: dns_server, folder })
     }
 
-    /// Ends it and starts another in its place, which knows nothing of what was before.
+    /// Replaces the server with a new one that has no state of the old one.
     pub fn replace(&mut self) {
         self.running.kill();
         self.running = start(&self.program, &self.folder, self.resolver, self.port);
     }
 
-    /// The URL of its directory.
+    /// Returns the URL of the server's ACME directory.
     pub fn directory(&self) -> String {
         format!("https://127.0.0.1:{}/dir", self.port)
     }
 
-    /// Where it tells the certificate that its chains end in.
+    /// Returns the URL of the root certificate in which the issued chains end.
     pub fn root_url(&self) -> String {
         format!("https://127.0.0.1:{}/roots/0", self.management)
     }
 
-    /// The authority of its own certificate, which is another one than that of the certificates it issues.
+    /// Returns the authority of the server's own TLS certificate.
+    ///
+    /// It differs from the authority of the certificates that the server issues.
     pub fn ca(&self) -> &PrivateCa {
         &self.ca
     }
 
-    /// Returns its output so far.
+    /// Returns the output of the server so far.
     pub fn output(&self) -> String {
         let mut printed = self.running.errors();
         while let Some(line) = self.running.line_within(Duration::ZERO) {
@@ -90,7 +93,7 @@ impl Pebble {
     }
 }
 
-/// Starts the server itself and waits until it listens.
+/// Starts the server process and waits until it listens.
 fn start(program: &Path, folder: &TempDir, resolver: u16, port: u16) -> Running {
     let mut server = command(program);
     server
@@ -98,7 +101,7 @@ fn start(program: &Path, folder: &TempDir, resolver: u16, port: u16) -> Running 
         .arg(folder.path().join(CONFIG))
         .arg("-dnsserver")
         .arg(format!("127.0.0.1:{resolver}"));
-    // It otherwise waits at random before it looks.
+    // By default, pebble sleeps for a random time before it validates a challenge.
     server.env("PEBBLE_VA_NOSLEEP", "1");
     let running = Running::start(&mut server);
     poll::until("pebble to listen", || {

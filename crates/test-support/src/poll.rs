@@ -1,19 +1,22 @@
-//! Polling with a timeout for something that another process does.
+//! Polling with a timeout, for conditions that depend on another process.
 
 use std::time::{Duration, Instant};
 
-/// Long enough for a machine of two cores that runs all other tests beside, short enough for a test that fails.
+/// Time limit for conditions that should become true.
+///
+/// It is long enough for a two-core machine that runs all other tests at the same time, and short enough for a failing
+/// test.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Poll interval.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Looks until there is something; panics with `what` once [`TIMEOUT`] is over.
+/// Polls until `look` returns a value; panics with `what` after [`TIMEOUT`].
 pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     within(TIMEOUT, look).unwrap_or_else(|| panic!("waited {TIMEOUT:?} in vain: {what}"))
 }
 
-/// Looks until there is something or the time is over.
+/// Polls until `look` returns a value; returns `None` after the time limit.
 pub fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
     loop {

@@ -3,11 +3,13 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{TcpListener, UdpSocket};
 
-/// Port range: below the ephemeral ports, so that the system does not assign one of ours before it is used.
+/// First port of the range, which is below the ephemeral ports.
+///
+/// The system therefore does not assign one of these ports before the test uses it.
 const FIRST: u64 = 10_000;
 const COUNT: u64 = 20_000;
 
-/// Returns a port of 127.0.0.1 on which no process listens, over TCP or UDP.
+/// Returns a port of 127.0.0.1 that is free for both TCP and UDP.
 pub fn free_port() -> u16 {
     loop {
         let chance = RandomState::new().build_hasher().finish();

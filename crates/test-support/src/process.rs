@@ -1,4 +1,4 @@
-//! Processes that a test starts, watches and ends.
+//! Processes that a test starts, observes and ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -12,13 +12,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::poll::{self, TIMEOUT};
 
-/// More lines than this unread and the process waits.
+/// Maximum number of unread lines; when it is reached, the process must wait.
 const LINES: usize = 4096;
 
-/// Variables that a started program gets from us; whatever else is set here must not change a test.
+/// Environment variables that a started program inherits. No other variable may affect a test.
 const INHERITED: [&str; 4] = ["PATH", "TMPDIR", "SWITCHBOARD_TOOLS", "CI"];
 
-/// A program with a small, known environment that reads nothing.
+/// Creates a command with a small, known environment and an empty stdin.
 #[expect(clippy::disallowed_methods, reason = "the one place where tests start programs")]
 pub fn command(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(program.as_ref());
@@ -37,7 +37,7 @@ pub fn without_log(text: &str) -> String {
     text.lines().filter(|line| !is_log(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// A process that runs beside the test and is ended with this value.
+/// A process that runs alongside the test and is killed on drop.
 pub struct Running {
     child: Child,
     input: Option<ChildStdin>,
@@ -48,7 +48,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a program whose output is read along.
+    /// Starts a program and reads its output in the background.
     pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let input = child.stdin.take();
@@ -57,7 +57,7 @@ impl Running {
         thread::spawn(move || {
             let mut stdout = BufReader::new(stdout);
             let mut line = String::new();
-            // A last line that was cut off by a kill is no line.
+            // An incomplete last line was cut off by a kill and does not count.
             while stdout.read_line(&mut line).is_ok() && line.ends_with('\n') {
                 line.pop();
                 if out.send(std::mem::take(&mut line)).is_err() {
@@ -76,38 +76,38 @@ impl Running {
         Self { child, input, lines, errors, listener: Some(listener), ended: None }
     }
 
-    /// Starts a program that reads what [`Self::write_line`] writes.
+    /// Starts a program that receives the lines of [`Self::write_line`] on stdin.
     pub fn start_with_stdin(command: &mut Command) -> Self {
         Self::start(command.stdin(Stdio::piped()))
     }
 
-    /// Writes a line to its stdin; an error where it does not read any more.
+    /// Writes a line to the process's stdin; returns an error if the process no longer reads.
     pub fn write_line(&mut self, line: &str) -> std::io::Result<()> {
         let input = self.input.as_mut().expect("a stdin that is open");
         input.write_all(format!("{line}\n").as_bytes())
     }
 
-    /// Closes its stdin.
+    /// Closes the process's stdin.
     pub fn close_stdin(&mut self) {
         self.input = None;
     }
 
-    /// Its id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next line of its stdout; panics where none comes.
+    /// Returns the next line of stdout; panics if there is none within [`TIMEOUT`].
     pub fn line(&self) -> String {
         self.line_within(TIMEOUT).unwrap_or_else(|| panic!("no line came; stderr: {}", self.errors()))
     }
 
-    /// The next line of its stdout, if one comes in time.
+    /// Returns the next line of stdout; `None` after the time limit or at the end of stdout.
     pub fn line_within(&self, limit: Duration) -> Option<String> {
         self.lines.recv_timeout(limit).ok()
     }
 
-    /// All lines until a moment, or until it ends; true where it had ended.
+    /// Collects the lines of stdout until a deadline or the end of stdout; returns true if stdout has ended.
     pub fn lines_until(&self, moment: Instant, lines: &mut Vec<String>) -> bool {
         loop {
             match self.lines.recv_timeout(moment.saturating_duration_since(Instant::now())) {
@@ -118,48 +118,48 @@ impl Running {
         }
     }
 
-    /// Returns its stderr so far.
+    /// Returns the process's stderr so far.
     pub fn errors(&self) -> String {
         self.errors.lock().unwrap().clone()
     }
 
-    /// Whether it still runs.
+    /// Returns true if the process still runs.
     pub fn is_running(&mut self) -> bool {
         self.ended = self.ended.or(self.child.try_wait().unwrap());
         self.ended.is_none()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
     }
 
-    /// Asks it to end and waits until it has.
+    /// Asks the process to terminate and waits until it has exited.
     pub fn terminate(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.wait()
     }
 
-    /// Ends it at once.
+    /// Kills the process immediately.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.ended = Some(self.child.wait().unwrap());
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process exits by itself.
     pub fn wait(&mut self) -> ExitStatus {
         poll::until(&format!("the end of process {}; stderr: {}", self.id(), self.errors()), || {
             (!self.is_running()).then_some(())
         });
-        // The process has exited; join the reader so that all of its stderr is read.
+        // The process has exited, so joining the reader ensures that all of its stderr was read.
         if let Some(listener) = self.listener.take() {
             listener.join().unwrap();
         }
         self.ended.unwrap()
     }
 
-    /// Waits until it has ended by itself, and returns what it had still to say on stdout.
+    /// Waits until the process exits by itself; returns its status and the remaining lines of stdout.
     pub fn wait_for_rest(&mut self, limit: Duration) -> (ExitStatus, Vec<String>) {
         let mut lines = Vec::new();
         assert!(
@@ -181,12 +181,12 @@ impl Drop for Running {
     }
 }
 
-/// The most bytes of memory that a process has had resident; nothing where the system does not tell.
+/// Returns the peak resident memory of a process in bytes; `None` if the system does not report it.
 pub fn peak_memory(process: u32) -> Option<u64> {
     memory_line(process, "VmHWM:")
 }
 
-/// The bytes of memory that a process has resident; nothing where the system does not tell.
+/// Returns the resident memory of a process in bytes; `None` if the system does not report it.
 pub fn resident_memory(process: u32) -> Option<u64> {
     memory_line(process, "VmRSS:")
 }

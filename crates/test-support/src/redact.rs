@@ -1,10 +1,12 @@
-//! Redaction of values that differ between runs: ids become numbers, times become a placeholder.
+//! Redaction of values that differ between runs: ids become numbers, times become placeholders.
 
 use std::collections::HashMap;
 
 use regex::{Captures, Regex};
 
-/// Replaces ids, times, paths and process ids. The same id gets the same number for as long as this lives.
+/// Redacts ids, times, paths and process ids.
+///
+/// The same id gets the same number for the lifetime of the redactor.
 pub(crate) struct Redactor {
     patterns: Vec<(Regex, &'static str, bool)>,
     numbers: HashMap<String, String>,
@@ -12,7 +14,9 @@ pub(crate) struct Redactor {
 }
 
 impl Redactor {
-    /// `words` are texts of this very run, such as the path of its folder, with what to put in their place.
+    /// Creates a redactor that also replaces `words`.
+    ///
+    /// Each word is a text specific to this run, such as the path of its folder, with its replacement.
     pub(crate) fn new(words: &[(&str, &'static str)]) -> Self {
         let mut patterns: Vec<(Regex, &'static str, bool)> = words
             .iter()
@@ -33,7 +37,7 @@ impl Redactor {
         Self { patterns, numbers: HashMap::new(), counts: HashMap::new() }
     }
 
-    /// The text, with everything replaced that is of this run only.
+    /// Returns the text with everything redacted that is specific to this run.
     pub(crate) fn redact(&mut self, text: &str) -> String {
         let mut text = text.to_owned();
         for (pattern, name, is_numbered) in &self.patterns {

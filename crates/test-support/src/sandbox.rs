@@ -1,4 +1,4 @@
-//! A folder of its own for each test, and the binary run in it.
+//! Sandbox: a separate folder for each test, in which the binary runs.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -13,8 +13,10 @@ use crate::process::{Running, command};
 use crate::redact::Redactor;
 use crate::{files, poll};
 
-/// Starts a server on our stdin and stdout, whose own stdin is another. The server is asked to end with the shell, ends
-/// when the shell is killed where the system has a way for that, and its exit code is the shell's.
+/// Shell script that starts a server on the script's stdin and stdout, while the shell itself reads from /dev/null.
+///
+/// A signal that asks the shell to end is forwarded to the server. If the shell is killed, the server is killed as well
+/// where the system supports this. The exit code of the shell is that of the server.
 const CLIENT: &str = r#"exec 3<&0 </dev/null
 if command -v setpriv >/dev/null; then set -- setpriv --pdeathsig KILL -- "$@"; fi
 "$@" <&3 3<&- &
@@ -25,7 +27,7 @@ wait $server; code=$?
 while kill -0 $server 2>/dev/null; do wait $server; code=$?; done
 exit $code"#;
 
-/// A temporary folder, perhaps with a workspace in it, and the binary under test.
+/// A temporary folder, with or without a workspace in it, and the binary under test.
 pub struct Sandbox {
     _folder: TempDir,
     binary: PathBuf,
@@ -37,21 +39,21 @@ pub struct Sandbox {
 /// Output and exit code of a run of the binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunOutput {
-    /// The exit code; none where a signal ended it.
+    /// The exit code; `None` if a signal ended the process.
     pub code: Option<i32>,
-    /// Everything on stdout.
+    /// Complete output on stdout.
     pub stdout: String,
-    /// Everything on stderr.
+    /// Complete output on stderr.
     pub stderr: String,
 }
 
 impl Sandbox {
-    /// An empty folder.
+    /// Creates an empty folder.
     pub fn bare(binary: impl Into<PathBuf>) -> Self {
         Self::within(binary, TempDir::with_prefix("switchboard-it-").unwrap())
     }
 
-    /// An empty folder below `parent`.
+    /// Creates an empty folder below `parent`.
     pub fn in_folder(binary: impl Into<PathBuf>, parent: &Path) -> Self {
         Self::within(binary, TempDir::with_prefix_in("switchboard-it-", parent).unwrap())
     }
@@ -66,14 +68,14 @@ impl Sandbox {
         Self { _folder: folder, binary: binary.into(), path, home, redactor }
     }
 
-    /// A folder with a workspace and these agents.
+    /// Creates a folder with a workspace and these agents.
     pub fn with_agents(binary: impl Into<PathBuf>, agents: &[&str]) -> Self {
         let sandbox = Self::bare(binary);
         sandbox.ok([&["init"], agents].concat());
         sandbox
     }
 
-    /// Another folder with all that this one holds, adopted by its new owner.
+    /// Copies the folder and adopts the workspace for the copy's user.
     #[must_use]
     pub fn copy(&self) -> Self {
         let copy = self.copy_from_elsewhere();
@@ -81,7 +83,7 @@ impl Sandbox {
         copy
     }
 
-    /// Another folder with all that this one holds, of a user with another home.
+    /// Copies the folder for a user with another home, without adopting the workspace.
     #[must_use]
     pub fn copy_from_elsewhere(&self) -> Self {
         let copy = Self::bare(&self.binary);
@@ -89,12 +91,12 @@ impl Sandbox {
         copy
     }
 
-    /// The folder that holds `.switchboard/`.
+    /// Returns the folder that contains `.switchboard/`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A path below `.switchboard/`.
+    /// Returns a path below `.switchboard/`.
     pub fn file(&self, below: &str) -> PathBuf {
         self.path.join(".switchboard").join(below)
     }
@@ -104,14 +106,16 @@ impl Sandbox {
         &self.home
     }
 
-    /// Writes the user's own settings.
+    /// Writes the user's settings file.
     pub fn configure_user(&self, settings: &str) {
         let folder = self.home.join(".config/switchboard");
         std::fs::create_dir_all(&folder).expect("a folder for settings");
         files::put(folder.join("config.json"), settings);
     }
 
-    /// Returns a command for the binary in the folder, with its own home, no agent name and any free port.
+    /// Returns a command that runs the binary in the folder.
+    ///
+    /// The command has a separate home, no agent name, and a port that the system chooses.
     pub fn command<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = command(&self.binary);
         command.current_dir(&self.path).env("HOME", &self.home).env("SWITCHBOARD_PORT", "0");
@@ -119,9 +123,10 @@ impl Sandbox {
         command
     }
 
-    /// The server of a client's session, with a shell as its client.
+    /// Returns a command for an MCP server whose client is a shell.
     ///
-    /// Commands of a program that holds a session are an agent's. With the shell between, the test holds none.
+    /// Commands of a program that holds a session count as an agent's. The shell in between ensures that the test
+    /// itself holds no session.
     pub fn session<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut shell = command("sh");
         shell.current_dir(&self.path).env("HOME", &self.home).env("SWITCHBOARD_PORT", "0");
@@ -130,7 +135,7 @@ impl Sandbox {
         shell
     }
 
-    /// Runs the binary to its end.
+    /// Runs the binary until it exits.
     pub fn run<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> RunOutput {
         RunOutput::of(&mut self.command(args))
     }
@@ -145,7 +150,7 @@ impl Sandbox {
         self.run(args).ok()
     }
 
-    /// Runs the binary with `--json`; every line of its stdout.
+    /// Runs the binary with `--json`; returns the parsed lines of its stdout.
     pub fn json<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> Vec<Value> {
         let ran = RunOutput::of(self.command(args).arg("--json"));
         ran.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -156,13 +161,14 @@ impl Sandbox {
         self.run_as(from, ["send", to, text]).ok()
     }
 
-    /// Starts the binary beside the test.
+    /// Starts the binary, which then runs alongside the test.
     pub fn start<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> Running {
         Running::start(&mut self.command(args))
     }
 
-    /// Starts `serve` and waits until it says that it serves. It listens on a port that the system chooses,
-    /// because many tests run at once.
+    /// Starts `serve` and waits until it reports that it is ready.
+    ///
+    /// It listens on a port that the system chooses, because many tests run at once.
     pub fn serve(&self) -> Running {
         let serve = self.start(["serve", "--port", "0"]);
         let line = serve.line();
@@ -170,9 +176,9 @@ impl Sandbox {
         serve
     }
 
-    /// Drops two files for `codex`, one after the other, and waits until they are taken in.
+    /// Drops two files for `codex`, one after the other, and waits until both are ingested.
     ///
-    /// The first look of `serve` is part of its start; the second shows that it has started.
+    /// The first scan of `serve` is part of its start; the second file shows that the start is complete.
     pub fn deliver_two_files(&self) {
         for number in 1..=2 {
             let id = format!("msg_176300000000{number}_start");
@@ -194,17 +200,17 @@ impl Sandbox {
         self.redact(&text)
     }
 
-    /// Runs the binary and returns what a snapshot can hold.
+    /// Runs the binary and renders its output for a snapshot.
     pub fn show<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> String {
         self.shown(&self.run(args))
     }
 
-    /// Runs the binary as an agent and returns what a snapshot can hold.
+    /// Runs the binary as an agent and renders its output for a snapshot.
     pub fn show_as<S: AsRef<str>>(&self, agent: &str, args: impl IntoIterator<Item = S>) -> String {
         self.shown(&self.run_as(agent, args))
     }
 
-    /// A text without what is of this run only.
+    /// Redacts everything in a text that is specific to this run.
     pub fn redact(&self, text: &str) -> String {
         self.redactor.lock().unwrap().redact(text)
     }
@@ -217,7 +223,7 @@ impl Sandbox {
     }
 }
 
-/// A message file as another program writes it.
+/// Builds a message file as another program would write it.
 pub fn message_file(
     id: &str,
     sender: &str,
@@ -235,18 +241,18 @@ pub fn message_file(
 }
 
 impl RunOutput {
-    /// Runs a command to its end.
+    /// Runs a command until it exits.
     pub fn of(command: &mut Command) -> Self {
         Self::with_input(command, b"")
     }
 
-    /// Runs a command to its end; it reads `input`.
+    /// Runs a command with `input` on stdin until it exits.
     pub fn with_input(command: &mut Command, input: &[u8]) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let output = std::thread::scope(|scope| {
-            // A program that does not read its input closes it, which is its right.
+            // The error is ignored, because a program may exit without reading its input.
             scope.spawn(move || drop(stdin.write_all(input)));
             child.wait_with_output().unwrap()
         });
@@ -254,7 +260,7 @@ impl RunOutput {
         Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
-    /// The stdout of a run that must have succeeded, without the last newline.
+    /// Returns the stdout of a run without the last newline; panics if the run failed.
     pub fn ok(&self) -> String {
         assert_eq!(self.code, Some(0), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         self.stdout.trim_end_matches('\n').to_owned()

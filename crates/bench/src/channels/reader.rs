@@ -1,5 +1,6 @@
-//! Readers of the baselines, each in its own process, which write a byte for each new message file; and the
-//! program that watchers start.
+//! Readers of the baselines, and the program that watchers start.
+//!
+//! Each reader runs in its own process and writes a byte for each new message file.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -10,21 +11,21 @@ use std::time::Duration;
 use clap::ValueEnum;
 use switchboard_sys::process::Spawn;
 
-/// Written once, when every later change will be noticed.
+/// Byte that is written once, as soon as every later change will be noticed.
 pub(crate) const READY: u8 = b'r';
 
-/// Written for each message.
+/// Byte that is written for each message.
 pub(crate) const MAIL: u8 = b'm';
 
 /// Poll interval of the protocol's own watchers.
 const CYCLE: Duration = Duration::from_secs(2);
 
-/// How a reader waits, and what it does for a message.
+/// How a reader waits, and how it reacts to a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WaitMode {
-    /// Waits for events of the folder.
+    /// Waits for inotify events of the folder.
     Inotify,
-    /// The same, and starts a program for each message.
+    /// Waits for inotify events of the folder, and starts a program for each message.
     InotifyProgram,
     /// Lists the folder every two seconds.
     Polling,
@@ -41,7 +42,7 @@ impl WaitMode {
     }
 }
 
-/// Waits for message files in a folder until its parent kills it.
+/// Waits for message files in a folder until the parent process kills this one.
 pub(crate) async fn run(folder: &Path, by: WaitMode) -> anyhow::Result<()> {
     match by {
         WaitMode::Polling => poll(folder).await,
@@ -50,14 +51,14 @@ pub(crate) async fn run(folder: &Path, by: WaitMode) -> anyhow::Result<()> {
             let program = std::env::current_exe()?;
             let spawn =
                 Spawn::new(program).args(["channel-program".as_ref(), "--dir".as_ref(), folder.as_os_str()]);
-            // The program ends by itself; the reader only starts it.
+            // The program ends by itself, and the reader is only to start it.
             std::mem::forget(spawn.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
             Ok(())
         }),
     }
 }
 
-/// Runs as a watcher's program: reports its start over the pipe in its folder, and answers.
+/// Runs as the program of a watcher: reports its start over the pipe in its folder, and answers.
 pub(crate) fn program(folder: &Path) -> anyhow::Result<()> {
     std::fs::OpenOptions::new().write(true).open(pipe(folder))?.write_all(&[MAIL])?;
     Ok(writeln!(std::io::stdout(), "done")?)

@@ -1,5 +1,7 @@
-//! Wake-up latency from the call of `post` on: of the shipped `switchboard channel tail`, and of the shipped
-//! `switchboard watch`, which has to start its program.
+//! Wake-up latency of channel readers and watchers, from the call of `post` on.
+//!
+//! Measures the shipped `switchboard channel tail`, and the shipped `switchboard watch`, which also has to start its
+//! program.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -27,7 +29,7 @@ use crate::stats::{median, millis, percentile};
 /// Timeout: longer than any wake-up without a fault.
 const TOO_LONG: Duration = Duration::from_secs(20);
 
-/// Highest ratio of a wake-up to that of bare inotify.
+/// Maximum ratio of a wake-up to a wake-up by bare inotify.
 const BAR: f64 = 5.0;
 
 const CHANNEL: &str = "general";
@@ -67,13 +69,13 @@ impl Posting {
         let root = workspace.tree().root().path().to_owned();
         let channels = Channels::open(Config::new(root), workspace.hub().clone()).await?;
         let posting = Self { folder: folder.to_owned(), workspace, channels };
-        // The first post creates the channel.
+        // The first post creates the channel in which all later posts are made.
         posting.post("all").await?;
         Ok(posting)
     }
 
     async fn post(&self, to: &str) -> anyhow::Result<()> {
-        // Posts of a person have no rate limit; an agent is not answered beyond some posts per minute.
+        // A person posts here, because posts of a person have no rate limit, unlike posts of an agent.
         let post = Post::new(AgentId::human(), Name::parse(CHANNEL)?, "x".repeat(256));
         Box::pin(self.channels.post(Post { to: to.to_owned(), ..post })).await?;
         Ok(())
@@ -93,14 +95,14 @@ impl Posting {
     }
 }
 
-/// The baseline: a folder, and a process that waits for files in it.
+/// The baseline: a folder, and a process that waits for files in that folder.
 struct Bare {
     folder: Folder,
     _child: Child,
     output: ChildStdout,
 }
 
-/// Folder with the number of files written to it.
+/// Folder with the number of files that were written to it.
 struct Folder {
     dir: Dir,
     written: usize,
@@ -127,7 +129,7 @@ impl Bare {
 }
 
 impl Folder {
-    /// Writes a file of the size of a post, durably, before it becomes visible.
+    /// Writes a file of the size of a post; the file is durable before it becomes visible.
     async fn write(&mut self) -> anyhow::Result<()> {
         self.written += 1;
         let (dir, name) = (self.dir.clone(), format!("msg-20260111-163315-codex-{:04x}.json", self.written));
@@ -145,7 +147,7 @@ async fn expect(output: &mut (impl tokio::io::AsyncRead + Unpin), expected: u8) 
     Ok(())
 }
 
-/// Measures the time from the start of one action until an event. The action continues meanwhile.
+/// Measures the time from the start of one action until an event. The action may still be running at the event.
 async fn time(
     act: impl Future<Output = anyhow::Result<()>>,
     until: impl Future<Output = anyhow::Result<()>>,
@@ -160,7 +162,9 @@ async fn time(
     woke
 }
 
-/// Random, so that it stays out of step with every timer; long enough for both sides to be idle.
+/// Sleeps for a random time before a measurement.
+///
+/// The time is random, so that it stays out of step with every timer, and long enough for both sides to become idle.
 async fn pause() {
     tokio::time::sleep(Duration::from_millis(fastrand::u64(120..160))).await;
 }
@@ -199,7 +203,7 @@ async fn programs(
     for pipe in [&theirs, &ours] {
         rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)?;
     }
-    // Open for writing as well, because reading would otherwise end with each program.
+    // The pipe is also opened for writing, because it would otherwise reach its end with each program.
     let open = |path: &Path| pipe::OpenOptions::new().read_write(true).open_receiver(path);
     let (mut started, mut ran) = (open(&theirs)?, open(&ours)?);
     let mut bare = Bare::start(&folder, WaitMode::InotifyProgram).await?;
@@ -231,7 +235,7 @@ async fn programs(
     Ok((millis(&least), millis(&mine)))
 }
 
-/// Measures wake-ups by a poll every two seconds.
+/// Measures wake-ups of a reader that polls every two seconds.
 async fn polling(place: &RunFolder, looks: usize) -> anyhow::Result<Vec<f64>> {
     let mut bare = Bare::start(&place.fresh()?, WaitMode::Polling).await?;
     let mut times = Vec::new();

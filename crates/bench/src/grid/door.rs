@@ -1,32 +1,32 @@
-//! Doors where messages enter and leave.
+//! Doors at which messages enter and leave the system.
 
 /// Door through which a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     /// `switchboard send`.
     CommandLine,
-    /// Tool call of a session over stdio.
+    /// Tool call in a session over stdio.
     Session,
     /// `switchboard channel post`.
     Channel,
-    /// Tool call of a session on another hub.
+    /// Tool call in a session on another hub.
     Hub,
-    /// Tool call of a session on another owner's hub.
+    /// Tool call in a session on another owner's hub.
     Swarm,
 }
 
-/// Door at which it is read.
+/// Door at which a message is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     /// File in a mailbox.
     Mailbox,
-    /// Waiting session.
+    /// Session that waits for messages.
     Session,
     /// File in a channel.
     Channel,
-    /// Worker.
+    /// Worker of the router.
     Worker,
-    /// Waiting session on another hub.
+    /// Waiting session on another hub of the same owner.
     Hub,
     /// Waiting session on another owner's hub.
     Swarm,
@@ -62,8 +62,10 @@ impl Target {
         }
     }
 
-    /// Returns the reader's address as seen from each hub. A reader that is no member of the swarm is reached
-    /// from another owner's hub by a member with a forwarding alias.
+    /// Returns the reader's address as seen from the sender's hub.
+    ///
+    /// From another owner's hub, a reader that is not a member of the swarm is reached through a member with a
+    /// forwarding alias.
     pub(super) fn address(self, from: Source) -> String {
         let agent = match self {
             Self::Mailbox => "codex",

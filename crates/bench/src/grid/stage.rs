@@ -1,4 +1,4 @@
-//! Processes that run while the grid is measured.
+//! Processes that run while the grid is measured, and the measurement of one message.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const CHANNEL: &str = "general";
 /// Timeout: longer than any operation that is not stuck.
 const TOO_LONG: Duration = Duration::from_mins(1);
 
-/// Agents of the hub that are members of the swarm, and to which agent each forwards its messages.
+/// Agents of the hub that are members of the swarm, each with the agent to which it forwards its messages.
 const MEMBERS: [(&str, Option<&str>); 5] = [
     ("codex", None),
     ("claude", None),
@@ -28,13 +28,13 @@ const MEMBERS: [(&str, Option<&str>); 5] = [
     ("to-qc-1", Some("qc-1@office")),
 ];
 
-/// The processes end when this is dropped, and the servers between them last.
+/// Processes of the benchmark. They end when this is dropped; the servers between them end last.
 pub(super) struct Stage {
-    /// One waiting session per hub, and one that sends.
+    /// Waiting sessions, one per hub.
     waiting: Waiting,
     sending: Sending,
     events: Running,
-    /// Files of mailbox and channel that were read.
+    /// Files of the mailbox and the channel that were already read.
     read: HashSet<PathBuf>,
     _serves: [Running; 3],
     lab: Sandbox,
@@ -152,12 +152,12 @@ impl Stage {
             (Target::Session | Target::Hub | Target::Swarm, None) => {}
         }
         let taken = began.elapsed();
-        // Remaining events of the previous message.
+        // The remaining events of this message are drained before the next measurement.
         while self.events.line_within(Duration::ZERO).is_some() {}
         Ok(taken)
     }
 
-    /// Waits for a file with this text. Reads each file once.
+    /// Waits for a file with this text. Reads each file only once.
     fn arrives(&mut self, folder: &Path, text: &str) -> anyhow::Result<()> {
         let began = Instant::now();
         while began.elapsed() < TOO_LONG {
@@ -194,7 +194,9 @@ fn sandbox(place: &RunFolder, binary: &Path, agents: &[&str]) -> Sandbox {
     sandbox
 }
 
-/// Disables notices about unread messages: some messages are never read.
+/// Returns settings that disable notices about unread messages and lift the reply limit.
+///
+/// Some messages of the benchmark are never read.
 fn quiet() -> Value {
     json!({ "unseenSeconds": 0, "repliesPerMinute": 1_000_000 })
 }
@@ -219,13 +221,14 @@ fn send(client: &mut Client, to: &str, text: &str) {
     client.ok("send_message", json!({ "recipient": to, "action": "status_update", "payload": text }));
 }
 
-/// Lets a session wait for messages.
+/// Calls the tool with which a session waits for messages; returns the request id.
 fn wait(client: &mut Client) -> i64 {
     client.start_request("tools/call", json!({ "name": "wait_for_message", "arguments": {} }))
 }
 
-/// Waits until a session shows this text. Members of a swarm also get notices of new members, which may come
-/// first.
+/// Waits until a session receives this text.
+///
+/// Members of a swarm also get notices of new members, which may come first.
 fn shows(client: &mut Client, mut call: i64, text: &str) -> anyhow::Result<()> {
     let began = Instant::now();
     while began.elapsed() < TOO_LONG {

@@ -11,24 +11,24 @@ use switchboard_sys::files::{Dir, Durability};
 use crate::load::sender;
 use crate::ours::{DoorPart, Serving};
 
-/// Mailboxes over which the messages are spread.
+/// Number of mailboxes over which the messages are spread.
 pub(super) const READERS: usize = 10;
 
-/// Concurrent senders: enough to share each wait for the disk.
+/// Number of concurrent senders, large enough that they share each wait for the disk.
 const SENDERS: usize = 64;
 
-/// Text length of a message.
+/// Text length of a message, in bytes.
 const TEXT: usize = 320;
 
-/// Returns the name of a reader.
+/// Returns the name of the reader with this number.
 pub(super) fn reader(number: usize) -> String {
     format!("reader-{number}")
 }
 
-/// Creates a workspace with its readers and closes it.
+/// Creates a workspace with its readers and closes the workspace.
 pub(super) async fn prepare(folder: &Path) -> anyhow::Result<()> {
-    // No agent reads here. Otherwise every process would notify the senders, 1,000 messages at a time up to
-    // the end of the journal: many minutes in the large hub.
+    // No agent reads the messages here. Otherwise, every process would notify the senders, 1,000 messages at a time up
+    // to the end of the journal, which takes many minutes in the large hub.
     let settings = serde_json::json!({ "hub": { "unseenSeconds": 0 } }).to_string();
     let root = Dir::open_root(folder)?;
     root.create_new("switchboard.config.json", settings.as_bytes(), Durability::Unsynced)?;
@@ -80,15 +80,15 @@ async fn send(workspace: &Workspace, number: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Content of folders.
+/// Number and size of the files in some folders.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pub(super) files: u64,
-    /// Allocated size, in blocks.
+    /// Allocated size in bytes, which is a multiple of the block size.
     pub(super) bytes: u64,
 }
 
-/// Counts the content of these folders, recursively.
+/// Counts the files in the subfolders of these folders and adds up their allocated sizes.
 pub(super) fn held_in(folders: &[&Path]) -> anyhow::Result<Held> {
     let mut held = Held::default();
     for folder in folders {
@@ -102,8 +102,9 @@ pub(super) fn held_in(folders: &[&Path]) -> anyhow::Result<Held> {
     Ok(held)
 }
 
-/// Acknowledges all messages and removes them from the journal; returns the size of the database before and
-/// after, in MiB.
+/// Acknowledges all messages and removes them from the journal.
+///
+/// Returns the size of the database before and after, in MiB.
 pub(super) async fn retire(folder: &Path) -> anyhow::Result<[f64; 2]> {
     const PAGE: usize = 1000;
     let size = || -> anyhow::Result<f64> {

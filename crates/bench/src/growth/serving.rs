@@ -1,4 +1,4 @@
-//! Load of `serve` as a process.
+//! Load of a `serve` process.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use switchboard_sys::process::Spawn;
 
 use crate::mcp::memory::resident;
 
-/// Resources that `serve` used since its start.
+/// Resources that `serve` has used since its start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Served {
     /// CPU time in percent of one core.
@@ -18,7 +18,7 @@ pub(super) struct Served {
     pub(super) memory: f64,
 }
 
-/// Runs `serve` for a given time.
+/// Runs `serve` for a given time and returns its load.
 pub(super) async fn serve_for(program: &Path, folder: &Path, length: Duration) -> anyhow::Result<Served> {
     let spawn = Spawn::new(program).args(["serve", "--port", "0"]).cwd(folder);
     let child = spawn.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
@@ -32,7 +32,7 @@ pub(super) async fn serve_for(program: &Path, folder: &Path, length: Duration) -
 /// Returns the CPU time of a process so far.
 async fn busy_seconds(pid: &str) -> anyhow::Result<f64> {
     use tokio::io::AsyncReadExt;
-    // `[DD-]HH:MM:SS` everywhere, in whole seconds; Linux reports hundredths.
+    // `ps` works everywhere but prints whole seconds as `[DD-]HH:MM:SS`; on Linux, `/proc` reports hundredths.
     if let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         let fields: Vec<&str> = stat.rsplit_once(") ").context("no stat")?.1.split(' ').collect();
         let ticks = |at: usize| -> anyhow::Result<f64> { Ok(fields.get(at).context("no time")?.parse()?) };

@@ -1,4 +1,4 @@
-//! HTTP clients: a minimal HTTP/1.1, so that the server is measured.
+//! HTTP clients of `serve`: a minimal HTTP/1.1 implementation, so that mostly the server is measured.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -15,23 +15,23 @@ use tokio::time::timeout;
 use super::pipe::{TOO_LONG, answered, initialize, request};
 use crate::program::shipped;
 
-/// Running `switchboard serve`.
+/// Running `switchboard serve` process.
 pub(crate) struct Serve {
     child: Child,
     port: u16,
     token: String,
 }
 
-/// Connection with sequential requests.
+/// Connection for sequential requests.
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
-    /// Headers of every request that identify the sender.
+    /// Headers that identify the sender, for every request.
     headers: String,
     session: Option<String>,
     last: u64,
 }
 
-/// Head of a response.
+/// Head of an HTTP response.
 #[derive(Default)]
 struct Head {
     status: u16,
@@ -40,7 +40,7 @@ struct Head {
     session: Option<String>,
 }
 
-/// Session over `/sse`: responses arrive on the stream, requests use a separate connection.
+/// Session over `/sse`: responses arrive on the stream, and requests use a separate connection.
 pub(crate) struct SseClient {
     events: Connection,
     posts: Connection,
@@ -50,12 +50,12 @@ pub(crate) struct SseClient {
 }
 
 impl Serve {
-    /// Starts it in a workspace and returns when it listens.
+    /// Starts `serve` in a workspace and returns once it listens.
     pub(crate) async fn start(workspace: &Path) -> anyhow::Result<Self> {
         Self::start_with(workspace, |spawn| spawn).await
     }
 
-    /// Like [`Self::start`], with further options.
+    /// Starts `serve` like [`Self::start`], with further spawn options.
     pub(crate) async fn start_with(
         workspace: &Path,
         settle: impl FnOnce(Spawn) -> Spawn,
@@ -74,7 +74,7 @@ impl Serve {
         Ok(Self { child, port, token: token.trim().to_owned() })
     }
 
-    /// Returns its process id.
+    /// Returns the process id of `serve`.
     pub(crate) fn pid(&self) -> u32 {
         self.child.pid()
     }
@@ -100,7 +100,7 @@ impl Serve {
 }
 
 impl Connection {
-    /// Starts a session over `/mcp`.
+    /// Starts an MCP session over `/mcp`.
     pub(crate) async fn start_session(&mut self) -> anyhow::Result<()> {
         self.exchange("initialize", &initialize()).await?;
         let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
@@ -109,7 +109,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Calls a tool over `/mcp` and waits for its result.
+    /// Calls a tool over `/mcp` and returns its result.
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<String> {
         self.exchange("tools/call", &json!({ "name": tool, "arguments": arguments })).await
     }
@@ -119,7 +119,7 @@ impl Connection {
         self.last += 1;
         let (status, body) = self.post("/mcp", &request(self.last, method, params)).await?;
         ensure!(status == 200, "status {status}: {body}");
-        // An event stream with one response, or the response alone.
+        // The body is either an event stream with one response or the response alone.
         let data = body.lines().filter_map(|line| line.strip_prefix("data: ")).find(|data| !data.is_empty());
         let answer = data.unwrap_or(&body);
         let id = answered(answer)?;
@@ -193,7 +193,7 @@ impl Connection {
 }
 
 impl SseClient {
-    /// Opens a stream and starts a session on it.
+    /// Opens a stream and starts an MCP session on it.
     pub(crate) async fn open(serve: &Serve, agent: &str) -> anyhow::Result<Self> {
         let (mut events, posts) = (serve.connect(agent).await?, serve.connect(agent).await?);
         let get = format!("GET /sse HTTP/1.1\r\n{}Accept: text/event-stream\r\n\r\n", events.headers);
@@ -208,7 +208,7 @@ impl SseClient {
         Ok(client)
     }
 
-    /// Calls a tool; the result arrives later.
+    /// Calls a tool without waiting; [`Self::answer`] waits for the result.
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<()> {
         self.ask("tools/call", &json!({ "name": tool, "arguments": arguments })).await
     }

@@ -1,4 +1,4 @@
-//! MCP client over pipes, as a model's program starts a server.
+//! MCP client over pipes, which starts a server as an MCP host does.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,30 +16,30 @@ use tokio::time::timeout;
 
 use crate::program::shipped;
 
-/// Timeout: longer than any response without a fault.
+/// Timeout: longer than any response that is not stuck.
 pub(crate) const TOO_LONG: Duration = Duration::from_secs(20);
 
-/// Time a server gets to exit after its stdin is closed.
+/// Time limit for a server to exit after its stdin is closed.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// Server to start.
+/// MCP server to start.
 #[derive(Debug, Clone)]
 pub(crate) enum Server {
     /// `switchboard mcp` in a workspace.
     Ours {
-        /// Agent that the client is configured for.
+        /// Agent for which the client is configured.
         agent: String,
         workspace: PathBuf,
     },
-    /// The baseline, in its folder.
+    /// The Node baseline, in its folder.
     Node { folder: PathBuf },
     /// `switchboard mcp` for a separate user, whose settings are in `home`.
     Settled { home: PathBuf, workspace: PathBuf },
-    /// Any program.
+    /// Any program that speaks MCP over stdio.
     Program { command: Vec<OsString>, folder: PathBuf },
 }
 
-/// A server and the two pipes to it.
+/// Running server with the two pipes to it.
 pub(crate) struct Client {
     child: Child,
     input: ChildStdin,
@@ -48,7 +48,7 @@ pub(crate) struct Client {
     last: u64,
 }
 
-/// The part of a response that identifies it.
+/// The part of a response that identifies it and shows whether it succeeded.
 #[derive(Deserialize)]
 struct Answer {
     id: Option<u64>,
@@ -96,14 +96,14 @@ impl Client {
         Ok(Self { child, input, output, line: String::new(), last: 0 })
     }
 
-    /// Starts a server and a session with it.
+    /// Starts a server and an MCP session with it.
     pub(crate) async fn open(server: &Server) -> anyhow::Result<Self> {
         let mut client = Self::start(server)?;
         client.start_session().await?;
         Ok(client)
     }
 
-    /// Starts the session and lists the tools; returns the size of the list in bytes.
+    /// Starts the MCP session and lists the tools; returns the size of the tool list in bytes.
     pub(crate) async fn start_session(&mut self) -> anyhow::Result<usize> {
         self.request("initialize", &initialize()).await?;
         self.write(&line_of(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))).await?;
@@ -116,7 +116,7 @@ impl Client {
         self.request("tools/call", &json!({ "name": tool, "arguments": arguments })).await
     }
 
-    /// Calls a tool `count` times with a number of calls in flight; returns the duration.
+    /// Calls a tool `count` times, with up to `in_flight` calls at a time; returns the total duration.
     pub(crate) async fn calls(
         &mut self,
         tool: &str,
@@ -168,7 +168,7 @@ impl Client {
         Ok(self.input.write_all(line).await?)
     }
 
-    /// Waits for the next response and leaves it in `self.line`.
+    /// Waits for the next response, leaves it in `self.line` and returns its id.
     async fn read_answer(&mut self) -> anyhow::Result<u64> {
         loop {
             self.line.clear();
@@ -182,7 +182,7 @@ impl Client {
     }
 }
 
-/// True for a notification of the server.
+/// Returns true for a request or notification from the server.
 fn is_news(json: &str) -> bool {
     #[derive(Deserialize)]
     struct News {
@@ -192,7 +192,7 @@ fn is_news(json: &str) -> bool {
     serde_json::from_str::<News>(json).is_ok()
 }
 
-/// Returns the id of a successful response.
+/// Returns the id of a response, or an error if the response reports a failure.
 pub(crate) fn answered(json: &str) -> anyhow::Result<u64> {
     let answer: Answer = serde_json::from_str(json).with_context(|| format!("no answer: {json}"))?;
     let refused = answer.error.is_some() || answer.result.is_none_or(|result| result.is_error);

@@ -1,7 +1,8 @@
 //! Calls per second of a server, sequential and concurrent, and the size of its tool list.
 //!
-//! `stdio` is `switchboard mcp` in a workspace without `serve`; `attached` is the same where `serve` answers,
-//! which adds a process; `http` is `serve` itself, with a connection and a session for each call in flight.
+//! `stdio` is `switchboard mcp` in a workspace without `serve`. `attached` is `switchboard mcp` in a workspace where
+//! `serve` answers the calls, which adds a process. `http` is `serve` itself, with one connection and one session for
+//! each call in flight.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,16 +21,16 @@ use crate::progress::say;
 use crate::run_folder::RunFolder;
 use crate::stats::{median, rate};
 
-/// Calls in flight.
+/// Numbers of calls in flight.
 const IN_FLIGHT: [usize; 2] = [1, 32];
 
-/// Target of our rates, relative to the minimal Node server.
+/// Target for our rates, relative to the minimal Node server.
 const ENOUGH: Target = Target::AtLeast(1.5);
 
-/// Uncounted calls per round.
+/// Number of warm-up calls per round, which do not count.
 const WARM_UP: usize = 50;
 
-/// Profiles by their configuration names.
+/// Tool profiles, by their names in the configuration.
 const PROFILES: [&str; 3] = ["minimal", "messaging", "full"];
 
 pub(super) async fn run(
@@ -81,7 +82,7 @@ async fn piped(server: &Server, tool: &str, in_flight: usize, calls: usize) -> a
     Ok(time)
 }
 
-/// Opens as many connections as calls in flight, each with its own session.
+/// Measures concurrent calls over HTTP, with one connection and one session for each call in flight.
 async fn over_http(serve: &Serve, in_flight: usize, calls: usize) -> anyhow::Result<Duration> {
     let mut connections = Vec::with_capacity(in_flight);
     for _ in 0..in_flight {

@@ -1,9 +1,9 @@
-//! Overhead of a tool call over sending a message.
+//! Overhead of a tool call that sends a message, compared with a bare send.
 //!
-//! The baseline is the least possible: a hub in the caller's own process, with its door running as in
-//! `switchboard mcp`, that accepts the same message, and a byte that is echoed between two processes.
-//! Messages are sent in two ways: with a pause between them, as agents do, so that each call runs alone; and
-//! in a row, where each shares the machine with the delivery of the previous message.
+//! The baseline is the least possible work: a hub in the caller's own process, with its door running as in `switchboard
+//! mcp`, that accepts the same message, plus a byte that is echoed between two processes. Messages are sent in two
+//! ways: with a pause between them, as agents send, so that each call runs alone; and in a row, where each call shares
+//! the machine with the delivery of the previous message.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -24,21 +24,23 @@ use crate::stats::{median, millis, percentile};
 
 const LEAST: &str = "hub_submit_and_pipe_round_trip";
 
-/// Uncounted messages per round: enough for the journal's log to restart, as it does regularly in a workspace
-/// in use. While the log still grows, the disk has more work per message.
+/// Number of warm-up messages per round, which do not count.
+///
+/// They are enough for the journal's log to restart, as it does regularly in a workspace that is in use. While the log
+/// still grows, the disk has more work per message.
 const WARM_UP: usize = 250;
 
-/// Messages of one kind with pauses, before the next kind has its turn.
+/// Number of messages of one kind that are sent with pauses before the next kind has its turn.
 const TURN: usize = 20;
 
-/// Results of one round.
+/// Durations that were measured in one round.
 #[derive(Debug, Default)]
 struct Times {
     in_a_row: Vec<Duration>,
     apart: Vec<Duration>,
 }
 
-/// One number per round, in milliseconds.
+/// Results with one number per round, in milliseconds.
 #[derive(Debug, Default)]
 struct Series {
     in_a_row: Vec<f64>,
@@ -87,7 +89,7 @@ impl Series {
     }
 }
 
-/// Runs calls, bare submits and echoes: first each in a row, then in turns, with a pause before each.
+/// Runs calls, bare submits and echoes: first each kind in a row, then in turns with a pause before each operation.
 async fn round(place: &RunFolder, count: usize) -> anyhow::Result<[Times; 3]> {
     let serving = Serving::create(&place.fresh()?, DoorPart::Everything).await?;
     let (mut client, message) = (Client::open(&fresh(place).await?).await?, message_arguments());
@@ -127,8 +129,8 @@ impl Times {
 
     async fn turn(&mut self, mut once: impl AsyncFnMut() -> anyhow::Result<Duration>) -> anyhow::Result<()> {
         for _ in 0..TURN {
-            // Random, so that it stays out of step with every timer; longer than a delivery and the mailbox
-            // scan after it.
+            // The pause is random, so that it stays out of step with every timer, and longer than a delivery and the
+            // mailbox scan that follows it.
             tokio::time::sleep(Duration::from_millis(fastrand::u64(8..14))).await;
             self.apart.push(once().await?);
         }

@@ -1,4 +1,4 @@
-//! Time from the start of the process until the client has the tool list.
+//! Time from the start of a server process until the client has the tool list.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::progress::say;
 use crate::run_folder::RunFolder;
 use crate::stats::{median, millis};
 
-/// Uncounted turns.
+/// Number of warm-up turns, which do not count.
 const WARM_UP: usize = 2;
 
 pub(super) async fn run(ours: &Server, node: &Server, turns: usize) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
-//! Latency of a model that waits for messages, from just before the sender's call on.
+//! Wake-up latency of a model that waits for messages, from just before the sender's call on.
 //!
-//! Sender and reader are clients of two processes. The sender uses `switchboard mcp`; the reader waits on the
-//! stream of `switchboard serve`, or in its own `switchboard mcp`.
+//! Sender and reader are clients in two processes. The sender uses `switchboard mcp`. The reader waits on the stream of
+//! `switchboard serve`, or in its own `switchboard mcp`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::progress::say;
 use crate::run_folder::RunFolder;
 use crate::stats::{median, millis, percentile};
 
-/// A bound, not a measurement: the longest acceptable wake-up.
+/// Name of a bound, not a measured baseline: the longest acceptable wake-up, 50 ms.
 const BOUND: &str = "bound_50_ms";
 
 pub(super) async fn run(place: &RunFolder, count: usize) -> anyhow::Result<()> {
@@ -86,7 +86,9 @@ async fn by_stdio(folder: &Path, count: usize) -> anyhow::Result<Vec<Duration>> 
     Ok(times)
 }
 
-/// Random, so that it stays out of step with every timer; long enough for the wait to start.
+/// Sleeps for a random time before a measurement.
+///
+/// The time is random, so that it stays out of step with every timer, and long enough for the wait to start.
 async fn fall_idle() {
     tokio::time::sleep(Duration::from_millis(fastrand::u64(30..60))).await;
 }

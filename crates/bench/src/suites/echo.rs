@@ -1,10 +1,10 @@
-//! MCP echo server: the least that can be behind a suite.
+//! MCP echo server, the simplest server that can be behind a suite.
 
 use std::io::{BufRead, Write};
 
 use serde_json::{Value, json};
 
-/// Serves stdin and stdout until stdin ends.
+/// Serves MCP on stdin and stdout until stdin ends.
 pub(crate) fn run() -> anyhow::Result<()> {
     let (input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     for line in input.lines() {

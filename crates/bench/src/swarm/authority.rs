@@ -1,4 +1,4 @@
-//! Certificate authority for one run.
+//! Certificate authority that is created for one run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 use switchboard_sys::files::Dir;
 use tokio_rustls::TlsConnector;
 
-/// Authority that only this run trusts.
+/// Certificate authority that only this run trusts.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -34,7 +34,7 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(params, key), pem, der })
     }
 
-    /// Issues a certificate for some addresses, as files.
+    /// Issues a certificate for some addresses and writes it to files.
     pub(super) fn issue(&self, addresses: Vec<String>, folder: &Path) -> anyhow::Result<Files> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(addresses)?.signed_by(&key, &self.issuer)?;
@@ -50,7 +50,7 @@ impl Authority {
         })
     }
 
-    /// Returns a connector that trusts this authority.
+    /// Returns a TLS connector that trusts this authority.
     pub(super) fn connector(&self) -> anyhow::Result<TlsConnector> {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone())?;

@@ -1,4 +1,4 @@
-//! Baselines of a swarm's hub: bare signature verification, and bare journaling.
+//! Baselines for the hub of a swarm: bare signature verification, and bare journaling.
 
 use std::num::NonZero;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::load::body;
 use crate::run_folder::RunFolder;
 use crate::stats::rate;
 
-/// Measures signatures per second on all cores, with the door's strict verification.
+/// Measures verified signatures per second on all cores, with the same strict verification as the door.
 pub(super) fn verify(senders: &Senders, messages: &[SignedMessage]) -> anyhow::Result<f64> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let keys: Vec<_> = senders.senders.iter().map(|(_, key)| key.verifying_key()).collect();
@@ -35,7 +35,7 @@ pub(super) fn verify(senders: &Senders, messages: &[SignedMessage]) -> anyhow::R
     Ok(rate(messages.len(), time))
 }
 
-/// Hub of this process without deliveries.
+/// Hub in this process that makes no deliveries.
 pub(super) struct Journal {
     hub: Hub,
     from: Vec<AgentId>,
@@ -52,8 +52,9 @@ impl Journal {
         Ok(Self { hub, from, to: AGENT.parse()?, scope: stage.swarm.to_string() })
     }
 
-    /// Journals the messages with as many concurrent tasks as clients; returns the latency of each message
-    /// and the total duration.
+    /// Journals the messages with as many concurrent tasks as there are clients.
+    ///
+    /// Returns the latency of each message and the total duration.
     pub(super) async fn write(self, messages: &[SignedMessage]) -> anyhow::Result<(Vec<Duration>, Duration)> {
         let content = body();
         let began = Instant::now();
@@ -75,7 +76,7 @@ impl Journal {
         Ok((times, time))
     }
 
-    /// Converts the message to the draft that the door submits.
+    /// Converts a message to the draft that the door would submit.
     fn draft(&self, message: &SignedMessage, content: &str) -> anyhow::Result<Draft> {
         let from = self.from.get(message.sender).context("a sender that nobody knows")?.clone();
         let text = |text: &str| serde_json::Value::String(text.to_owned());

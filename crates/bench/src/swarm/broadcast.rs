@@ -1,6 +1,6 @@
-//! A broadcast to slow peers, compared with a message to one of them.
+//! Latency of a broadcast to slow peers, compared with a message to one of them.
 //!
-//! Each peer has its own loopback address, as each would have its own host. Time runs from the start of
+//! Each peer has its own loopback address, as each would have its own host. The measured time runs from the start of
 //! `switchboard swarm send` until the last peer has answered.
 
 use std::collections::HashSet;
@@ -33,7 +33,7 @@ const PEERS: usize = 50;
 /// Response time of each peer.
 const SLOW: Duration = Duration::from_millis(200);
 
-/// Peer that has answered, and when.
+/// Host name of a peer that has answered, and the time of the answer.
 type Answered = (String, Instant);
 
 /// The peers, all behind one listener.
@@ -55,7 +55,7 @@ pub(super) async fn run(place: &RunFolder, authority: &Authority, rounds: usize)
     let members: Vec<Peer> = senders.senders.iter().enumerate().map(member).collect();
     let stage = Stage::build(place, authority, &members).await?;
     let serve = stage.serve().await?;
-    // The first broadcast opens all connections.
+    // The first broadcast is not measured, because it opens all connections.
     let first = peers.measure_answers(&stage, &["swarm", "send", "to all of you"], PEERS).await?;
     let (mut one, mut all) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
@@ -80,9 +80,10 @@ impl Peers {
         let files = authority.issue((0..PEERS).map(|n| address(n).to_string()).collect(), &place.fresh()?)?;
         let mode = Mode::Files { cert: files.cert, key: files.key };
         let mut settings = Settings::new(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), mode);
-        // All peers are called from one address.
+        // The per-client limit is raised, because all peers are called from one address.
         settings.limits.connections_per_client = settings.limits.connections;
-        // If it were full, an answer would be missed and the run would fail: no broadcast has as many.
+        // The channel must not fill up, or an answer would be missed and the run would fail. No broadcast has as many
+        // answers.
         let (answered, answers) = mpsc::channel(4 * PEERS);
         let stop = CancellationToken::new();
         let app = Router::new().fallback(answer).with_state(answered);
@@ -90,7 +91,7 @@ impl Peers {
         Ok(Self { listening, answers, stop })
     }
 
-    /// Runs the program and waits until so many peers have answered.
+    /// Runs the program and waits until this many peers have answered.
     async fn measure_answers(
         &mut self,
         stage: &Stage,
@@ -117,15 +118,15 @@ impl Peers {
 
 async fn answer(State(answered): State<mpsc::Sender<Answered>>, request: Request) -> &'static str {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    // HTTP/2 has the host in the URI.
+    // HTTP/2 requests carry the host in the URI.
     let host = host.or_else(|| request.uri().host()).unwrap_or_default().to_owned();
     tokio::time::sleep(SLOW).await;
-    // If it is full, the run ends with an error.
+    // If the channel is full, the answer is missed and the run ends with an error.
     let _ = answered.try_send((host, Instant::now()));
     r#"{"status":"queued"}"#
 }
 
-/// Returns the address of a peer.
+/// Returns the loopback address of a peer.
 fn address(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 1, u8::try_from(number + 1).unwrap_or(u8::MAX))
 }

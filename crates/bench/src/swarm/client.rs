@@ -1,4 +1,4 @@
-//! HTTPS client: a minimal HTTP/1.1, so that the server is measured.
+//! HTTPS client: a minimal HTTP/1.1 implementation, so that mostly the server is measured.
 
 use std::net::Ipv4Addr;
 
@@ -12,20 +12,20 @@ use tokio_rustls::client::TlsStream;
 use super::authority::Authority;
 use crate::mcp::pipe::TOO_LONG;
 
-/// Larger than any response to a message.
+/// Buffer size, larger than any response to a message.
 const ANSWER: usize = 16 * 1024;
 
-/// Connections per address: half of what a hub accepts.
+/// Number of client connections per address, half of the number that a hub accepts from one address.
 const PER_ADDRESS: usize = 16;
 
-/// Connection with sequential requests.
+/// Connection for sequential requests.
 pub(super) struct Client {
     stream: TlsStream<TcpStream>,
     unread: Vec<u8>,
 }
 
 impl Client {
-    /// Connects a client. Clients are spread over loopback addresses.
+    /// Connects a client from one of several loopback addresses, over which the clients are spread.
     pub(super) async fn connect(authority: &Authority, port: u16, number: usize) -> anyhow::Result<Self> {
         let address = Ipv4Addr::new(127, 0, 0, u8::try_from(1 + number / PER_ADDRESS)?);
         let socket = TcpSocket::new_v4()?;
@@ -37,7 +37,7 @@ impl Client {
         Ok(Self { stream, unread: Vec::new() })
     }
 
-    /// Sends a request; returns the status once the complete response is there.
+    /// Sends a request; returns the status once the complete response has arrived.
     pub(super) async fn send(&mut self, request: &[u8]) -> anyhow::Result<u16> {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;

@@ -1,30 +1,30 @@
-//! CPU share of each side: clients and hub share the cores.
+//! CPU share of each side, because clients and hub share the cores.
 
 use std::num::NonZero;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Ticks per second in `/proc/PID/stat`, on every Linux.
+/// Number of ticks per second in `/proc/PID/stat`, on every Linux.
 const TICKS: u64 = 100;
 
-/// CPU time of both sides at some moment.
+/// Snapshot of the CPU time that both sides have used.
 pub(super) struct Cores {
     at: Instant,
     clients: Duration,
     hub: Option<Duration>,
 }
 
-/// Share of all cores that each side has used since.
+/// Share of all cores that each side has used since a snapshot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shares {
     pub(super) clients: f64,
-    /// Linux only.
+    /// Share of the hub; Linux only.
     pub(super) hub: Option<f64>,
 }
 
 impl Cores {
-    /// Reads the current values, with the hub in the process `pid`.
+    /// Takes a snapshot of both sides; `pid` is the process of the hub.
     pub(super) fn now(pid: &str) -> Self {
         Self { at: Instant::now(), clients: of_this_process(), hub: of(pid) }
     }
@@ -46,8 +46,8 @@ fn of_this_process() -> Duration {
 
 fn of(pid: &str) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may contain any character but ends with the last parenthesis; the 12th and 13th field after it
-    // are user and system time.
+    // The name may contain any character but ends with the last parenthesis. The 12th and 13th field after the name are
+    // user and system time.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     Some(Duration::from_millis((user + system) * 1000 / TICKS))

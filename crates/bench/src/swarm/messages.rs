@@ -1,4 +1,4 @@
-//! Messages of other owners, signed before they are sent, as their programs would.
+//! Messages of other owners, signed before they are sent, as the owners' programs would sign them.
 
 use anyhow::Context;
 use base64::Engine as _;
@@ -12,33 +12,33 @@ use super::stage::{AGENT, Peer, Stage};
 use super::timestamp;
 use crate::load::body;
 
-/// Domain separator of a signed envelope.
+/// Domain separator for the signature of an envelope.
 const ENVELOPE: &[u8] = b"asp-envelope-v1\0";
 
-/// Signatures of a message.
+/// Signatures that a message carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seal {
-    /// The signature that the protocol requires.
+    /// Only the message signature, which the protocol requires.
     Message,
-    /// A signature of the complete envelope as well.
+    /// The message signature and a signature of the complete envelope.
     Envelope,
 }
 
-/// Message, ready to be sent.
+/// Signed message, ready to be sent.
 pub(super) struct SignedMessage {
-    /// Number of its sender.
+    /// Number of the sender of the message.
     pub(super) sender: usize,
-    /// Its id in the swarm.
+    /// Id of the message in the swarm.
     pub(super) id: String,
-    /// Signed bytes, and their digest.
+    /// Bytes that were signed.
     pub(super) signed: Vec<u8>,
     pub(super) digest: [u8; 32],
     pub(super) signature: [u8; 64],
-    /// Complete HTTP request, with its body.
+    /// Complete HTTP request, including the body.
     pub(super) request: Vec<u8>,
 }
 
-/// Senders: agents with a key each.
+/// Senders of messages: agents with one key each.
 pub(super) struct Senders {
     pub(super) senders: Vec<(String, SigningKey)>,
 }
@@ -55,7 +55,7 @@ impl Senders {
         Self { senders: (0..count).map(|number| (format!("{name}-{number}"), key())).collect() }
     }
 
-    /// Returns the senders as roster entries. They receive nothing.
+    /// Returns the senders as roster entries. The senders receive no messages.
     pub(super) fn peers(&self) -> impl Iterator<Item = Peer> {
         self.senders.iter().map(|(id, key)| Peer {
             id: id.clone(),
@@ -64,7 +64,7 @@ impl Senders {
         })
     }
 
-    /// Builds messages to the agent of the stage, with the senders in turn.
+    /// Builds signed messages to the agent of the stage, with the senders in turn.
     pub(super) fn write(
         &self,
         stage: &Stage,
@@ -77,7 +77,7 @@ impl Senders {
     }
 }
 
-/// Formats a key as in a roster.
+/// Formats the public key of a sender as in a roster.
 pub(super) fn public(key: &SigningKey) -> String {
     STANDARD.encode(key.verifying_key().as_bytes())
 }

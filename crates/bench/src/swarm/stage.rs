@@ -1,4 +1,4 @@
-//! Owner with a hub, an agent and a swarm, all created by the shipped program.
+//! Stage: an owner with a hub, an agent and a swarm, all created by the shipped program.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ use crate::mcp::http::Serve;
 use crate::program::shipped;
 use crate::run_folder::RunFolder;
 
-/// Agent of this hub.
+/// Name of the hub's agent, which receives the messages.
 pub(super) const AGENT: &str = "reader";
 
 /// Another member of the swarm.
@@ -36,7 +36,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Creates an agent, and a swarm that it leads, with these members.
+    /// Creates a workspace with an agent, and a swarm with these members that the agent leads.
     pub(super) async fn build(
         place: &RunFolder,
         authority: &Authority,
@@ -45,7 +45,7 @@ impl Stage {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let stage = Self { home: place.fresh()?, workspace: place.fresh()?, port, swarm: new_uuid() };
         let files = authority.issue(vec!["127.0.0.1".to_owned()], &stage.home)?;
-        // The limits of the protocol are for strangers, not for a benchmark.
+        // The protocol's rate limits are meant for strangers, not for a benchmark.
         let settings = json!({ "swarm": {
             "listen": format!("127.0.0.1:{port}"), "cert": files.cert, "key": files.key, "ca": files.ca,
             "allow": ["127.0.0.0/8"], "limits": { "perSender": 0, "perSwarm": 0, "perClient": 0 },
@@ -83,7 +83,7 @@ impl Stage {
         })
     }
 
-    /// Starts `serve`, which runs until it is closed.
+    /// Starts `serve`, which runs until the returned value is closed.
     pub(super) async fn serve(&self) -> anyhow::Result<Serve> {
         Serve::start_with(&self.workspace, |spawn| spawn.env("HOME", &self.home)).await
     }

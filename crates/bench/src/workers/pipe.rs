@@ -1,4 +1,4 @@
-//! Readers on separate threads, and a pipe that only copies.
+//! Readers on separate threads, and a pipe that only copies lines.
 
 use std::io::{BufRead, BufReader, Write, pipe};
 use std::os::unix::net::UnixStream;
@@ -46,18 +46,18 @@ impl Reader {
         Ok(Self { ready, thread })
     }
 
-    /// Waits until the router has confirmed the subscription.
+    /// Waits until the router has confirmed the reader's subscription.
     pub(super) fn is_ready(&self) -> anyhow::Result<()> {
         Ok(self.ready.recv()?)
     }
 
-    /// Returns the lines it has read, and the time at the end.
+    /// Waits for the end of the turn; returns the lines that were read, and the time at the end.
     pub(super) fn finish(self) -> anyhow::Result<(Vec<String>, Instant)> {
         self.thread.join().map_err(|_| anyhow!("the reader failed"))?
     }
 }
 
-/// Measures lines per second through two pipes: written, copied and read one by one.
+/// Measures lines per second through two pipes: the lines are written, copied and read one by one.
 pub(super) fn copy(lines: &[String]) -> anyhow::Result<f64> {
     let (first_out, mut first_in) = pipe()?;
     let (second_out, mut second_in) = pipe()?;

@@ -19,14 +19,14 @@ use crate::wire::{ChannelMessage, When, time};
 /// Result of a scan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScanSummary {
-    /// Messages that were ingested.
+    /// Number of messages that were ingested.
     pub ingested: usize,
-    /// Files that may still be incomplete; scan again soon.
+    /// Number of files that may still be incomplete and should be scanned again soon.
     pub settling: usize,
 }
 
 impl ScanSummary {
-    /// Adds the scan of one channel. An unreadable channel does not block the others.
+    /// Adds the result of scanning one channel. An unreadable channel does not block the others.
     pub(super) fn add(
         &mut self,
         channel: &Name,
@@ -46,14 +46,14 @@ impl ScanSummary {
     }
 }
 
-/// Most files per batch: a batch is in memory until the journal has it.
+/// Maximum number of files per batch. A batch is held in memory until it is journaled.
 pub(super) const BATCH: usize = 256;
 
 /// Batch of new files that a scan found.
 #[derive(Default)]
 pub(super) struct ScanBatch {
     pub(super) files: Vec<NewFile>,
-    /// Message files that the previous scan had seen and that are missing now.
+    /// Message files that the previous scan saw and that are missing now.
     gone: Vec<String>,
     /// True if more files are queued.
     pub(super) more: bool,
@@ -71,8 +71,8 @@ impl Channels {
         Ok(summary)
     }
 
-    /// Scans the files that events have named, and files that were incomplete at the last scan. A channel
-    /// that was never listed is listed.
+    /// Scans the files that events have named, and files that were incomplete at the last scan. A channel that was
+    /// never listed is listed completely.
     pub(crate) async fn scan_named(
         &self,
         channels: &Path,
@@ -101,7 +101,7 @@ impl Channels {
         self.scan_files(channel, None).await
     }
 
-    /// Scans the named files of a channel, or lists the channel if none are named.
+    /// Scans the named files of a channel; lists the channel if none are named.
     async fn scan_files(
         &self,
         channel: &Name,
@@ -114,7 +114,7 @@ impl Channels {
                 .entry(channel.to_string())
                 .or_insert(ChannelState { ids, ..ChannelState::default() });
         }
-        // Serialized: files that one scan has queued must not count as done for another.
+        // Scans are serialized: files that one scan has queued must not count as done for another.
         let _turn = self.scan_lock().lock().await;
         let mut summary = ScanSummary::default();
         let is_listed = named.is_none();
@@ -131,7 +131,7 @@ impl Channels {
                 if let Some(state) =
                     self.channel_states().lock().get_mut(channel.as_str()).filter(|_| is_listed)
                 {
-                    // Only a scan without unfinished files counts as complete.
+                    // Record the stamp only if no file was incomplete.
                     let listed = state.listed.filter(|listed| summary.settling == 0 && listed.is_settled());
                     state.looked = listed;
                 }
@@ -185,7 +185,7 @@ impl Channels {
         Ok(Some(batch))
     }
 
-    /// Queues the named files that are new, or that changed since they were rejected.
+    /// Queues those of the named files that are new, or that changed since they were rejected.
     fn queue_named(&self, channel: &Name, dir: &Dir, named: Vec<String>) -> Result<(), ChannelError> {
         let (mut new, rejected) = {
             let mut state = self.channel_states().lock();
@@ -224,10 +224,9 @@ impl Channels {
         Ok(())
     }
 
-    /// Lists a channel and queues its new files; returns the deleted ones, or `None` if the channel is
-    /// unchanged.
+    /// Lists a channel and queues its new files; returns the deleted ones, or `None` if the channel is unchanged.
     ///
-    /// Reads only the metadata of rejected files, and of new ones in a large batch their time.
+    /// Of rejected files only the metadata is read, and of new files in a large batch only the time.
     fn list_new(
         &self,
         channel: &Name,
@@ -269,16 +268,16 @@ impl Channels {
     }
 }
 
-/// Parses the channel folder and the message id from a path; `None` for deeper paths, as in the archive.
+/// Parses the channel folder and the message id from a path; returns `None` for deeper paths, such as those in the
+/// archive.
 fn message_path(channels: &Path, path: &Path) -> Option<(String, String)> {
     let (channel, file) = path.strip_prefix(channels).ok()?.to_str()?.split_once('/')?;
     Some((channel.to_owned(), id_of_file(file)?.to_owned()))
 }
 
-/// Sorts new files by their time if they exceed one batch: random names do not order messages within a
-/// second.
+/// Sorts new files by the time inside them if they exceed one batch.
 ///
-/// Only the time of each file is held in memory.
+/// Random names do not order messages within a second. Only the time of each file is held in memory.
 fn sort_by_time(dir: &Dir, ids: &mut [String], limit: u64) {
     ids.sort_by_cached_key(|id| {
         let read = dir.read(&file_name(id), limit).ok().flatten();

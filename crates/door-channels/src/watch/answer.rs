@@ -1,11 +1,11 @@
-//! Extracts the answer from a program's output.
+//! Extraction of the answer from a program's output.
 
 use serde_json::Value;
 
 use super::OutputFormat;
 use super::program::ProgramError;
 
-/// Extracts the answer, without surrounding blank lines.
+/// Extracts the answer from the output, without surrounding blank lines.
 pub(super) fn extract(format: OutputFormat, output: &[u8]) -> Result<String, ProgramError> {
     let text =
         std::str::from_utf8(output).map_err(|error| ProgramError::NotUtf8 { at: error.valid_up_to() })?;
@@ -23,8 +23,8 @@ pub(super) fn extract(format: OutputFormat, output: &[u8]) -> Result<String, Pro
     }
 }
 
-/// Finds the last agent message among the events: `item.completed` with an `agent_message`, or `msg` of the
-/// type `agent_message` in older versions.
+/// Returns the last agent message among the events: `item.completed` with an `agent_message`, or `msg` of the type
+/// `agent_message` in older versions.
 fn codex(text: &str) -> Option<String> {
     let message = |line: &str| {
         let event: Value = serde_json::from_str(line).ok()?;
@@ -40,7 +40,7 @@ fn codex(text: &str) -> Option<String> {
     text.lines().rev().find_map(message)
 }
 
-/// Returns the result, or the error that the program reports.
+/// Returns the result in Claude Code's JSON object, or the error that the program reports.
 fn claude(object: &Value) -> Option<Result<String, ProgramError>> {
     let result = object.get("result").and_then(Value::as_str);
     if object.get("is_error").and_then(Value::as_bool) == Some(true) {
@@ -50,7 +50,7 @@ fn claude(object: &Value) -> Option<Result<String, ProgramError>> {
     result.map(|result| Ok(result.to_owned()))
 }
 
-/// Parses the last JSON object of a text: some programs print a greeting before it.
+/// Parses the last JSON object of a text, because some programs print a greeting before the object.
 fn object(text: &str) -> Option<Value> {
     let whole = serde_json::from_str::<Value>(text.trim()).ok();
     let last = whole.or_else(|| {

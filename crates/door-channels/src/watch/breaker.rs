@@ -5,16 +5,16 @@ use std::collections::{HashMap, VecDeque};
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::AgentId;
 
-/// Failures that open the breaker …
+/// Number of failures within [`WINDOW`] that open the breaker.
 const FAILURES: usize = 3;
 
-/// … within this time …
+/// Time window in which failures are counted.
 const WINDOW: SignedDuration = SignedDuration::from_mins(15);
 
-/// … for so long.
+/// How long the breaker stays open.
 const REST: SignedDuration = SignedDuration::from_mins(10);
 
-/// Failures and answers of one watcher.
+/// Circuit breaker and rate limit of one watcher.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     failures: VecDeque<Timestamp>,
@@ -23,7 +23,7 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    /// Returns how long the breaker stays open.
+    /// Returns how much longer the breaker stays open; `None` if it is closed.
     pub(super) fn rest(&self, now: Timestamp) -> Option<SignedDuration> {
         self.rests_until.map(|until| until.duration_since(now)).filter(SignedDuration::is_positive)
     }
@@ -40,20 +40,21 @@ impl Breaker {
         is_enough
     }
 
-    /// Records a success and closes the breaker. Recent failures still count: a program that fails every
-    /// other time fails often enough.
+    /// Records a success and closes the breaker. Recent failures still count, so that a program that fails every other
+    /// time opens the breaker as well.
     pub(super) fn worked(&mut self) {
         self.rests_until = None;
     }
 
-    /// Records a message of the person, which resets the rate limits.
+    /// Records a message from the person, which resets the rate limits.
     pub(super) fn person_spoke(&mut self) {
         self.answers.clear();
     }
 
-    /// Returns true and counts the answer if this agent may be answered once more within a minute.
+    /// Applies the rate limit to an answer; returns true and counts the answer if it is allowed.
     ///
-    /// The hub limits replies between two agents, but not those to a whole channel.
+    /// The hub limits replies between two agents, but not those to a whole channel, so the watcher limits the answers
+    /// to each agent per minute.
     pub(super) fn may_answer(&mut self, agent: &AgentId, per_minute: u32, now: Timestamp) -> bool {
         let recent = self.answers.entry(agent.clone()).or_default();
         recent.retain(|at| now.duration_since(*at) < SignedDuration::from_mins(1));

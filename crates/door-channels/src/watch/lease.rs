@@ -1,9 +1,8 @@
-//! Answer leases: ensure that each message gets one answer, among all watchers that share the folder.
+//! Answer leases, which ensure that each message gets one answer from all watchers that share the folder.
 //!
-//! A lease is a file `signals/claims/{agent}/{message}.json`. Only one process can create it, so of all
-//! watchers of an agent, on any host, one holds it. The answer is stored in the lease before it is posted,
-//! with the id it will have. A watcher that takes over from a dead one posts that answer, or finds it already
-//! posted.
+//! A lease is a file `signals/claims/{agent}/{message}.json`. Only one process can create the file, so of all watchers
+//! of an agent, on any host, only one holds the lease. The answer is stored in the lease before it is posted, with its
+//! final id. A watcher that takes over from a dead one posts that answer, or finds it already posted.
 
 use std::time::Duration;
 
@@ -15,30 +14,30 @@ use switchboard_sys::process_identity::ProcessIdentity;
 
 use crate::wire::{ChannelMessage, pretty};
 
-/// Larger than any answer.
+/// Maximum size of a lease file, larger than any answer.
 const LIMIT: u64 = 32 << 20;
 
-/// How long completed leases are retained: older messages are not answered any more.
+/// How long completed leases are retained. Older messages are not answered any more.
 const KEPT: SignedDuration = SignedDuration::from_hours(24 * 7);
 
-/// How long to wait while another process takes over the same lease.
+/// Timeout of the lock under which another process takes over the same lease.
 const TURN: Duration = Duration::from_secs(2);
 
-/// Everyone who shares the folder must be able to read leases.
+/// File mode of leases, which everyone who shares the folder must be able to read.
 const MODE: u32 = 0o644;
 
 /// Content of a lease file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct LeaseFile {
-    /// Process that holds it.
+    /// Process that holds the lease.
     owner: String,
     /// Unique token that distinguishes this lease from any other on the message.
     token: String,
-    /// Expiry, on any host.
+    /// Time at which the lease expires, on any host.
     until: Timestamp,
     /// True once the message is handled.
     done: bool,
-    /// The answer, once there is one.
+    /// The answer, once it is stored.
     reply: Option<Box<ChannelMessage>>,
 }
 
@@ -55,17 +54,17 @@ pub(super) struct AnswerLease {
 pub(super) enum Acquisition {
     /// This watcher holds the lease.
     Acquired(AnswerLease),
-    /// Another watcher holds it.
+    /// Another watcher holds the lease.
     Busy,
     /// The message has been answered.
     Done,
 }
 
 impl AnswerLease {
-    /// Acquires the lease on a message for `lease`, the longest run of the program. Blocks.
+    /// Acquires the lease on a message for the duration `lease`, the longest run of the program. Blocks.
     ///
-    /// `watcher` identifies the watcher. It answers one message at a time, so an unreleased lease of its own
-    /// is one that it lost, for example when the folder was unmounted.
+    /// `watcher` identifies the watcher. A watcher answers one message at a time, so an unreleased lease of its own is
+    /// one that it lost, for example when the folder was unmounted.
     pub(super) fn acquire(
         dir: &Dir,
         message: &str,
@@ -82,8 +81,8 @@ impl AnswerLease {
             reply: None,
         };
         loop {
-            // A lease that is lost in a power failure is acquired again; an answer that was posted is found
-            // then.
+            // Written without fsync: a lease lost in a power failure is acquired again, and an answer that was already
+            // posted is found then.
             if dir.create_new(&name, &pretty(&file), Durability::Unsynced)? == Created::Created {
                 return Ok(Acquisition::Acquired(Self { dir: dir.clone(), name, file }));
             }
@@ -94,7 +93,7 @@ impl AnswerLease {
                 Some(LeaseState::Abandoned(_)) => break,
             }
         }
-        // Taking over reads and then writes the file, so it needs a lock.
+        // Taking over a lease reads and then writes the file, so it needs a lock.
         let _turn = match DirLock::acquire(dir, &name, LockOptions { wait: TURN, ..LockOptions::default() }) {
             Ok(turn) => turn,
             Err(LockError::Busy { .. }) => return Ok(Acquisition::Busy),
@@ -103,14 +102,14 @@ impl AnswerLease {
         match read_state(dir, &name, now, watcher)? {
             Some(LeaseState::Abandoned(reply)) => file.reply = reply,
             Some(LeaseState::Done) => return Ok(Acquisition::Done),
-            // Released or acquired a moment ago: the next round will tell.
+            // The lease was released or acquired by another process a moment ago; the next round decides.
             Some(LeaseState::Held) | None => return Ok(Acquisition::Busy),
         }
         dir.replace(&name, &pretty(&file), MODE)?;
         Ok(Acquisition::Acquired(Self { dir: dir.clone(), name, file }))
     }
 
-    /// Returns the answer that the previous holder stored.
+    /// Returns the answer that the previous holder of the lease stored.
     pub(super) fn reply(&self) -> Option<&ChannelMessage> {
         self.file.reply.as_deref()
     }
@@ -124,7 +123,7 @@ impl AnswerLease {
     /// Marks the message as handled. Blocks.
     pub(super) fn complete(mut self) -> Result<(), FileError> {
         self.file.done = true;
-        // The answer is in the channel now; only the lease's name is still needed.
+        // Remove the answer, which is now in the channel; only the completed lease is still needed.
         self.file.reply = None;
         self.write(Durability::Unsynced).map(drop)
     }
@@ -137,7 +136,8 @@ impl AnswerLease {
         Ok(())
     }
 
-    /// True if no other process took over: this process may have been suspended for longer than the lease.
+    /// Returns true if no other process took over the lease: this process may have been suspended for longer than the
+    /// lease.
     fn is_held(&self) -> Result<bool, FileError> {
         let found = self.dir.read(&self.name, LIMIT)?;
         let found = found.and_then(|found| serde_json::from_slice::<LeaseFile>(&found.bytes).ok());
@@ -157,11 +157,11 @@ impl AnswerLease {
 enum LeaseState {
     Held,
     Done,
-    /// No process holds it any more; the stored answer, if any.
+    /// No process holds the lease any more; contains the stored answer, if any.
     Abandoned(Option<Box<ChannelMessage>>),
 }
 
-/// Reads the state of a lease; `None` if it does not exist.
+/// Reads the state of a lease; returns `None` if it does not exist.
 fn read_state(dir: &Dir, name: &str, now: Timestamp, watcher: &str) -> Result<Option<LeaseState>, FileError> {
     let Some(found) = dir.read(name, LIMIT)? else { return Ok(None) };
     let is_own = |lease: &LeaseFile| lease.token.split_once('-').is_some_and(|(by, _)| by == watcher);
@@ -169,12 +169,12 @@ fn read_state(dir: &Dir, name: &str, now: Timestamp, watcher: &str) -> Result<Op
         Ok(lease) if lease.done => LeaseState::Done,
         Ok(lease) if is_own(&lease) || is_abandoned(&lease, now) => LeaseState::Abandoned(lease.reply),
         Ok(_) => LeaseState::Held,
-        // An unreadable lease has no holder.
+        // A lease that cannot be parsed has no holder.
         Err(_) => LeaseState::Abandoned(None),
     }))
 }
 
-/// True if its process has ended on this host, or if it has expired.
+/// Returns true if the lease has expired, or its holder's process on this host has ended.
 fn is_abandoned(lease: &LeaseFile, now: Timestamp) -> bool {
     lease.until <= now || lease.owner.parse::<ProcessIdentity>().is_ok_and(|owner| owner.has_exited())
 }

@@ -1,4 +1,4 @@
-//! Log of a watcher: `logs/{agent}-watcher.log`.
+//! Log file of a watcher, `logs/{agent}-watcher.log`.
 
 use jiff::Timestamp;
 use switchboard_core::{Name, error_chain};
@@ -6,10 +6,10 @@ use switchboard_core::{Name, error_chain};
 use crate::tree::{Tree, blocking};
 use crate::wire::iso;
 
-/// Size at which the older half is dropped.
+/// Log size at which the older half is dropped.
 const LONGEST: u64 = 1 << 20;
 
-/// Appends a line. A failure is reported and ignored.
+/// Appends a line to the log. An error is reported, but does not stop the watcher.
 pub(super) async fn write(tree: &Tree, agent: &Name, now: Timestamp, line: &str) {
     let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let (tree, name) = (tree.clone(), format!("{agent}-watcher.log"));

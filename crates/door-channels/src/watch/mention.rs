@@ -1,12 +1,12 @@
-//! Detects which messages are for an agent ("Detection Logic"), with exact tokens.
+//! Detection of messages that are for an agent ("Detection Logic"), by exact tokens.
 
 use std::collections::HashMap;
 
 use crate::ids::deprecated_id;
 
-/// True if a text mentions an agent as `@agent`, in any letter case.
+/// Returns true if a text mentions an agent as `@agent`, in any letter case.
 ///
-/// Only the whole id counts: `@qc-1` is not `@qc-10`. Code, quoted lines and e-mail addresses are ignored. A
+/// Only the whole id counts: `@qc-1` does not match `@qc-10`. Code, quoted lines and e-mail addresses are ignored. A
 /// deprecated id counts as well.
 pub fn is_mentioned(text: &str, agent: &str) -> bool {
     mentions(text, agent) || deprecated_id(agent).is_some_and(|old| mentions(text, old))
@@ -50,7 +50,8 @@ impl<'l> Fence<'l> {
         (length >= 3).then_some(Self { mark, length, rest })
     }
 
-    /// A language may follow the marks. A further backtick makes it inline code.
+    /// Returns true if the line can open a code block. A language may follow the marks, but a further backtick makes it
+    /// inline code.
     fn opens(&self) -> bool {
         self.mark == '~' || !self.rest.contains('`')
     }
@@ -60,7 +61,7 @@ impl<'l> Fence<'l> {
     }
 }
 
-/// True if a text starts with an agent's id as a separate word: the protocol's third rule.
+/// Returns true if a text starts with an agent's id as a separate word: the third rule of the protocol.
 pub(crate) fn begins_with(text: &str, agent: &str) -> bool {
     let begins = |agent: &str| begins_with_id(text, agent);
     begins(agent) || deprecated_id(agent).is_some_and(begins)
@@ -72,11 +73,11 @@ fn begins_with_id(text: &str, agent: &str) -> bool {
     start.eq_ignore_ascii_case(agent) && is_id_end(rest)
 }
 
-/// True if the id ends here: before `,`, `:`, `;`, `!`, `?`, a separator that is not ASCII, white space, or
-/// the end.
+/// Returns true if the id ends here: before `,`, `:`, `;`, `!`, `?`, a separator that is not ASCII, white space, or the
+/// end.
 ///
-/// A full stop or bracket ends it only before white space or the end: `claude.md`, `claude/src` and
-/// `claude's` continue.
+/// A full stop or bracket ends the id only before white space or the end: in `claude.md`, `claude/src` and `claude's`
+/// the word continues.
 fn is_id_end(rest: &str) -> bool {
     let rest = rest.trim_start_matches(['.', ')']);
     rest.chars().next().is_none_or(|next| match next {
@@ -86,18 +87,17 @@ fn is_id_end(rest: &str) -> bool {
     })
 }
 
-/// True for a character outside ASCII that continues a word: apostrophe, hyphen, underscore or combining
-/// mark.
+/// Returns true for a non-ASCII character that continues a word: apostrophe, hyphen, underscore or combining mark.
 fn continues_name(c: char) -> bool {
     matches!(c, '\u{2018}' | '\u{2019}' | '\u{ff07}' | '\u{2010}' | '\u{2011}' | '\u{ff0d}' | '\u{ff3f}')
         || matches!(c, '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}')
         || matches!(c, '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}')
 }
 
-/// Returns the parts of a line outside inline code: between runs of equally many backticks. An unpaired run
-/// opens nothing.
+/// Returns the parts of a line outside inline code, which is enclosed in runs of equally many backticks. An unpaired
+/// run opens nothing.
 fn outside_code(line: &str) -> Vec<&str> {
-    // The last run of each length is unpaired, so long lines need no repeated search.
+    // The last run of each length is computed first, so that pairing needs no repeated search in long lines.
     let last: HashMap<usize, usize> = runs(line).map(|(start, length)| (length, start)).collect();
     let (mut parts, mut rest) = (Vec::new(), 0);
     let mut runs = runs(line);
@@ -114,7 +114,7 @@ fn outside_code(line: &str) -> Vec<&str> {
     parts
 }
 
-/// Returns the runs of backticks, with start and length.
+/// Returns the runs of backticks, each with start and length.
 fn runs(line: &str) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -129,7 +129,7 @@ fn has_mention(text: &str, agent: &str) -> bool {
     text.match_indices('@').any(|(at, _)| {
         let (before, since) = (&text[..at], &text[read..at]);
         read = at;
-        // Text inside a URL is no mention, up to the next white space.
+        // Text inside a URL, up to the next white space, is not a mention.
         is_in_address = match since.rfind(char::is_whitespace) {
             Some(space) => since[space..].contains("://"),
             None => is_in_address || since.contains("://"),
@@ -148,7 +148,7 @@ fn ends_token(rest: &str) -> bool {
     rest.chars().next().is_none_or(|next| !is_part(next))
 }
 
-/// True for a character that continues a name, or an invisible one that hides it.
+/// Returns true for a character that continues a name, and for an invisible one that could hide it.
 fn is_part(c: char) -> bool {
     c.is_alphanumeric()
         || matches!(c, '_' | '-' | '@' | '+' | '%')

@@ -1,4 +1,4 @@
-//! Posts an answer: stored in the lease, journaled, then published as a file.
+//! Posting of an answer: it is stored in the lease, journaled, then published as a file.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use crate::translate::{hub_id, set_hub, set_id, to_own_draft, with_folder};
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
-/// Message type of a failure report.
+/// Type of the message that reports a failure.
 pub(super) const INCIDENT: &str = "incident";
 
-/// Answer that is in the journal.
+/// Answer that has been journaled.
 struct Journaled {
     seq: i64,
-    /// Deliveries that its file completes; `None` if an earlier run journaled it.
+    /// Deliveries that complete when the file is written; `None` if an earlier run journaled the answer.
     leased: Option<Vec<Handoff>>,
 }
 
@@ -49,9 +49,9 @@ impl Watcher {
         Ok(AnswerResult::Done)
     }
 
-    /// Posts the answer, or a fallback if the hub refuses it; `None` if the lease was lost.
+    /// Posts the answer, or a fallback if the hub rejects it; returns `None` if the lease was lost.
     ///
-    /// Also returns the reason if the answer was refused without a fallback.
+    /// Also returns the reason if the answer was rejected without a fallback.
     async fn post(
         &self,
         stored: &Stored,
@@ -85,13 +85,13 @@ impl Watcher {
         };
         let Journaled { seq, leased } = journaled;
         let Some(leased) = leased else {
-            // The outbox may be writing the file now. Both choose the same name.
+            // The outbox may be writing the file concurrently; both choose the same name.
             if let Some(stored) = self.channels.hub().journal().message(id).await? {
                 self.channels.write_file(&stored.message, seq, channel).await?;
             }
             return Ok(Some((lease, None)));
         };
-        // Identical at every attempt, so that a successor finds this very file.
+        // The file is identical at every attempt, so that a successor recognises it.
         set_id(&mut reply, id, Some(seq));
         set_hub(&mut reply, own_name.as_ref());
         match self.publish(lease, reply).await {
@@ -121,7 +121,7 @@ impl Watcher {
                 }
                 Ok(Journaled { seq: accepted.seq, leased: (!accepted.duplicate).then_some(leased) })
             }
-            // Journaled by an earlier run, with other settings.
+            // An earlier run has journaled the answer, with other settings.
             Err(HubError::Conflict { native_id, first }) if first == id => {
                 match hub.journal().message(id).await? {
                     Some(stored) => Ok(Journaled { seq: stored.seq, leased: None }),
@@ -132,10 +132,10 @@ impl Watcher {
         }
     }
 
-    /// Returns the fallback for a refused answer, so that the asker does not wait.
+    /// Returns the fallback for a rejected answer, so that the asker does not wait in vain.
     ///
-    /// If the asker is unreachable, that is the same answer to the whole channel; otherwise an incident, if
-    /// those are enabled.
+    /// If the asker is unreachable, the fallback is the same answer to the whole channel; otherwise it is an incident,
+    /// if incidents are enabled.
     fn fallback_reply(&self, reply: ChannelMessage, refused: &HubError) -> Option<ChannelMessage> {
         let is_unreachable = matches!(refused, HubError::Unresolved(_)) && reply.to != "all";
         let mut other = ChannelMessage { id: String::new(), to: "all".to_owned(), ..reply };
@@ -149,7 +149,7 @@ impl Watcher {
         Some(other)
     }
 
-    /// Gives the answer an id and a name and stores it in the lease; `None` if the lease was lost.
+    /// Sets the answer's id and name, and stores the answer in the lease; returns `None` if the lease was lost.
     async fn persist_answer(
         &self,
         mut lease: AnswerLease,
@@ -173,7 +173,7 @@ impl Watcher {
         .await
     }
 
-    /// Creates the answer's file under its stored name, or under another one if the name is taken.
+    /// Creates the answer's file under its stored name, or under another name if that is taken.
     async fn publish(
         &self,
         mut lease: AnswerLease,
@@ -189,7 +189,7 @@ impl Watcher {
                 }
                 let existing = dir.read(&name, this.config().file_limit).ok().flatten();
                 let existing = existing.and_then(|existing| ChannelMessage::parse(&existing.bytes).ok());
-                // An earlier run may have posted it before it died.
+                // The existing file may be this answer, posted by an earlier run before it died.
                 Ok(existing.is_some_and(|existing| {
                     hub_id(&existing) == hub_id(&ours) && existing.content == ours.content
                 }))
@@ -205,10 +205,10 @@ impl Watcher {
         }
     }
 
-    /// Builds the answer as a channel message, without id and time.
+    /// Builds the answer as a channel message, without an id and time.
     ///
-    /// It is addressed to the whole channel, which wakes no agent. Only an asker that does not read the
-    /// channel is named, so that the answer reaches it elsewhere.
+    /// The answer is addressed to the whole channel, which wakes no agent. It is addressed to the asker only if the
+    /// asker does not read the channel, so that the answer reaches it elsewhere.
     pub(super) async fn reply(
         &self,
         stored: &Stored,
@@ -219,7 +219,7 @@ impl Watcher {
         let (channel, asker) = (&self.config.channel, &stored.message.from);
         let directory = self.channels.hub().directory().await?;
         let is_reader = directory.channel(channel).any(|reader| reader.id == directory.canonical(asker));
-        // An agent that posts in this folder reads it, even if its hub has not announced that yet.
+        // An agent that posts in this folder also reads it, even if its hub has not announced that yet.
         let has_posted = !asker.name.is_human()
             && self.is_of_this_folder(&stored.message)
             && asker.realm == stored.message.origin_hub();

@@ -1,4 +1,4 @@
-//! Runs the program that answers.
+//! Execution of the program that answers.
 
 use std::io;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::{PromptInput, WatcherConfig};
 
-/// Largest output. An answer has a few pages; the events around it may be many.
+/// Maximum bytes of output. An answer has a few pages, but the events around it may be many.
 const OUTPUT: usize = 16 << 20;
 
-/// How much of stderr is retained: the end, which has the reason.
+/// Maximum bytes of stderr that are retained: the end, which contains the reason of a failure.
 const COMPLAINTS: usize = 4 << 10;
 
-/// Longest argument that every supported system accepts.
+/// Maximum length of an argument that every supported system accepts.
 const ARGUMENT: usize = 100 << 10;
 
-/// Reason why there is no answer.
+/// Reason why the program gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProgramError {
     #[error("no program is set; give one after `--`, or a preset")]
@@ -56,7 +56,7 @@ fn last_line(complaints: &str) -> String {
 
 /// Runs the program to its end and returns its output.
 ///
-/// All its descendants end with it, even if this process is killed.
+/// All its descendants are killed when it ends, even if this process is killed.
 pub(super) async fn run_program(
     watcher: &WatcherConfig,
     agent: &Name,
@@ -82,7 +82,7 @@ pub(super) async fn run_program(
     let work = async {
         let write_prompt = async {
             if let Some(mut stdin) = stdin {
-                // A program may close stdin without reading it.
+                // Ignore the error: a program may close stdin without reading it.
                 let _ = stdin.write_all(prompt.as_bytes()).await;
                 let _ = stdin.shutdown().await;
             }
@@ -104,7 +104,7 @@ pub(super) async fn run_program(
         let status = child.wait().await?;
         if status.success() { Ok(output) } else { Err(ProgramError::Exit { status, complaints }) }
     };
-    // An early return drops the child and kills its process group.
+    // On an early return the child is dropped, which kills its process group.
     tokio::time::timeout(watcher.timeout, work)
         .await
         .unwrap_or(Err(ProgramError::TimedOut { after: watcher.timeout }))

@@ -1,4 +1,4 @@
-//! Queue of a watcher: the agent's deliveries in its channel, and mentions of it there.
+//! Queue of a watcher: the agent's pending deliveries in its channel, and mentions of the agent there.
 
 use switchboard_core::{
     Address, AgentId, Delivery, DeliveryState, Directory, Door, Message, MessageId, Route,
@@ -10,26 +10,25 @@ use super::watcher::{ANSWERED, Watcher, WatcherState};
 use crate::error::ChannelError;
 use crate::translate::is_in_folder;
 
-/// Messages per read of the mailbox.
+/// Number of messages per read of the mailbox.
 const PAGE: usize = 200;
 
-/// How far back in the journal a first run looks for mentions. The limits of age and number apply to these as
-/// well.
+/// Number of journal entries that the first run searches for mentions. The limits of age and number also apply.
 const LOOKBACK: i64 = 10_000;
 
-/// Journal entries after which the cursor is saved.
+/// Number of journal entries after which the cursor is saved.
 const SELDOM: i64 = 64;
 
-/// Note topic of each watcher's cursor for mentions.
+/// Note topic of each watcher's cursor in the journal, up to which it has searched for mentions.
 const CURSOR: &str = "mentions";
 
-/// Stage of a channel message for this agent.
+/// Stage of a channel message in the queue of this agent.
 enum Stage {
-    /// Its file is being written; its delivery then wakes the watcher.
+    /// The message's file is being written; its delivery then wakes the watcher.
     Pending,
-    /// To be answered.
+    /// The message is to be answered.
     Open,
-    /// Nothing is left to do here.
+    /// Nothing is left to do for this watcher.
     Handled,
 }
 
@@ -49,11 +48,10 @@ impl Watcher {
         }
     }
 
-    /// Returns the channel's messages up to `last` in the journal that are for the agent but not delivered to
-    /// it here.
+    /// Returns messages of the channel for the agent that are not delivered to it here, up to `last` in the journal.
     ///
-    /// These are mentions in messages to other agents, and messages from before the agent was known as a
-    /// reader. A copy that is unread in its mailbox is answered as well. Saves a cursor.
+    /// These are mentions in messages to other agents, and messages from before the agent was known as a reader. A
+    /// message with an unread copy in the agent's mailbox is answered as well. Saves the cursor.
     pub(super) async fn mentions(
         &self,
         state: &mut WatcherState,
@@ -96,7 +94,7 @@ impl Watcher {
         Ok(found)
     }
 
-    /// True if a message was posted in the channel and is not too old.
+    /// Returns true if a message was posted in the channel and is not too old.
     fn is_posted_here(&self, message: &Message) -> bool {
         message.posted_in().is_some_and(|channel| channel == self.config.channel) && !self.is_too_old(message)
     }
@@ -105,27 +103,27 @@ impl Watcher {
         self.channels.hub().now().duration_since(message.sent_at) > self.config.max_age
     }
 
-    /// Applies the three rules of the protocol.
+    /// Returns true if a message is for the agent by the three rules of the protocol.
     fn is_for_us(&self, message: &Message, directory: &Directory) -> bool {
         let config = &self.config;
-        // A message that is forwarded to the agent is for it, with any address.
+        // A message that is forwarded to the agent is for the agent, even if its address names another one.
         let end = |to| directory.routing_rules().forward_target(to).unwrap_or(to);
         matches!(&message.to, Address::Agent(to) if self.is_us(end(to), message, directory))
             || is_mentioned(&message.body, config.agent.as_str())
             || (config.starts_with && begins_with(&message.body, config.agent.as_str()))
     }
 
-    /// True if a name in a message is that of the agent.
+    /// Returns true if a name in a message refers to the agent.
     ///
-    /// In a folder that linked hubs share, a name is one agent, whichever hub knows it: its watcher answers
-    /// what a file addresses to that name.
+    /// In a folder that linked hubs share, a name refers to the same agent on every hub: the agent's watcher answers
+    /// any file that is addressed to that name.
     fn is_us(&self, named: &AgentId, message: &Message, directory: &Directory) -> bool {
         let agent = directory.canonical(&self.config.agent.clone().into());
         let is_same_agent = || named.name == agent.name && named.realm == message.origin_hub();
         directory.canonical(named) == agent || (is_same_agent() && self.is_of_this_folder(message))
     }
 
-    /// True if a message was posted in the folder that this hub shares with linked hubs.
+    /// Returns true if a message was posted in the folder that this hub shares with linked hubs.
     pub(super) fn is_of_this_folder(&self, message: &Message) -> bool {
         self.channels.folder().is_some_and(|folder| is_in_folder(message, folder))
     }
@@ -152,7 +150,7 @@ impl Watcher {
         })
     }
 
-    /// True if a message is also in the agent's mailbox.
+    /// Returns true if a message is also in the agent's mailbox.
     pub(super) async fn is_in_the_mailbox(&self, id: MessageId) -> Result<bool, ChannelError> {
         let hub = self.channels.hub();
         let agent = hub.directory().await?.canonical(&self.config.agent.clone().into());
@@ -165,8 +163,8 @@ impl Watcher {
             .is_some_and(|(_, receipt)| receipt.deliveries.iter().any(is_mail)))
     }
 
-    /// Records that everything up to here is handled. A message that is read again after a restart has its
-    /// answer, so the cursor is saved only now and then.
+    /// Advances the cursor: all mentions up to `last` are handled. It is saved only occasionally, because a message
+    /// that is read again after a restart already has its answer.
     pub(super) async fn scanned(&self, state: &mut WatcherState, last: i64) -> Result<(), ChannelError> {
         let written = state.scanned.map_or(0, |(_, written)| written);
         let is_due = last - written >= SELDOM;
@@ -177,8 +175,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Records that everything up to here stays unanswered. Saved before the first answer: found again, these
-    /// would be among the newest.
+    /// Advances the cursor past messages that stay unanswered. It is saved before the first answer; otherwise, after a
+    /// restart, these messages would count among the newest.
     pub(super) async fn skip_backlog_to(
         &self,
         state: &mut WatcherState,
@@ -203,7 +201,7 @@ impl Watcher {
         Ok(self.channels.hub().notes(Door::Channels).put(CURSOR, self.cursor_key(), value).await?)
     }
 
-    /// Returns why a message is not answered; `None` if it is.
+    /// Returns the reason why a message is not answered; `None` if it is to be answered.
     pub(super) async fn skip_reason(&self, stored: &Stored) -> Result<Option<&'static str>, ChannelError> {
         let message = &stored.message;
         let (hub, config) = (self.channels.hub(), &self.config);
@@ -227,7 +225,7 @@ impl Watcher {
         Ok((named.is_some() || reply.message.is_from_other_hub()).then_some(ANSWERED))
     }
 
-    /// Returns the agent's own answer in the journal.
+    /// Returns the agent's own answer to a message, if the journal has one.
     pub(super) async fn own_reply(&self, stored: &Stored) -> Result<Option<Stored>, ChannelError> {
         let hub = self.channels.hub();
         let directory = hub.directory().await?;
@@ -237,7 +235,7 @@ impl Watcher {
     }
 }
 
-/// True if a delivery is in a mailbox and unread.
+/// Returns true if a delivery is in a mailbox and unread.
 fn is_unread_mail(delivery: &Delivery) -> bool {
     matches!(delivery.route, Route::Mailbox { .. })
         && (delivery.state.is_pending() || delivery.state == DeliveryState::Delivered)

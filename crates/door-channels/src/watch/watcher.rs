@@ -1,4 +1,4 @@
-//! Loop of one watcher ("Response Flow").
+//! Main loop of one watcher ("Response Flow").
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -23,16 +23,16 @@ use crate::translate::to_file;
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
-/// Time that a lease exceeds the program's timeout, to store and post the answer.
+/// Time by which a lease exceeds the program's timeout, to store and post the answer.
 const GRACE: SignedDuration = SignedDuration::from_secs(60);
 
-/// Retry delay of a message, and after errors of files or the journal.
+/// Delay before a message is retried, and after errors of files or the journal.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Note on an answered message.
+/// Note of the acknowledgement of an answered message.
 pub(super) const ANSWERED: &str = "answered";
 
-/// Largest role or memory file.
+/// Maximum size of a role or memory file.
 const TEXT_LIMIT: u64 = 256 << 10;
 
 /// A running watcher.
@@ -40,17 +40,17 @@ pub(super) struct Watcher {
     pub(super) channels: Channels,
     pub(super) config: WatcherConfig,
     heartbeat_writer: HeartbeatWriter,
-    /// Identifies its leases among those of all watchers.
+    /// Token that distinguishes this watcher's leases from those of all other watchers.
     token: String,
 }
 
-/// State between messages.
+/// State of a watcher between messages.
 #[derive(Default)]
 pub(super) struct WatcherState {
     breaker: Breaker,
-    /// Messages that wait because of the rate limit on their sender.
+    /// Messages that wait because their sender has reached the rate limit.
     rate_limited: HashSet<MessageId>,
-    /// Attempts per message.
+    /// Number of attempts per message.
     attempts: HashMap<MessageId, u32>,
     /// Answers that could not be posted yet; the program is not run again for them.
     unposted: HashMap<MessageId, String>,
@@ -58,19 +58,19 @@ pub(super) struct WatcherState {
     is_caught_up: bool,
     /// Newest mailbox message and journal sequence of the last complete round.
     looked: Option<(Option<i64>, i64)>,
-    /// True if the last round found a message to the agent whose file was pending.
+    /// True if the last round found a message to the agent whose file was still pending.
     pub(super) is_awaiting: bool,
-    /// Journal sequence up to which mentions are handled, and the saved one.
+    /// Journal sequence up to which mentions are handled, and the sequence that was last saved.
     pub(super) scanned: Option<(i64, i64)>,
 }
 
-/// Result of processing a message.
+/// Result of processing one message.
 pub(super) enum AnswerResult {
-    /// The agent has handled it.
+    /// The message is handled.
     Done,
-    /// It is to be answered later.
+    /// The message is to be answered later.
     Later,
-    /// Its file has no name yet: its sender is about to write it.
+    /// The message's file has no name yet, because its sender is about to write it.
     NoFile,
 }
 
@@ -79,7 +79,8 @@ impl Watcher {
         Self { channels, config, heartbeat_writer, token: format!("{:016x}", fastrand::u64(..)) }
     }
 
-    /// Answers until `shutdown`. A running program is killed, and its message is answered after the restart.
+    /// Answers messages until `shutdown`. A running program is then killed, and its message is answered after the
+    /// restart.
     pub(super) async fn run(self, shutdown: CancellationToken) {
         self.log(&format!("watching #{}", self.config.channel)).await;
         shutdown.run_until_cancelled(Box::pin(self.watch())).await;
@@ -95,7 +96,7 @@ impl Watcher {
             is_told &= looked.as_ref().is_err_and(ChannelError::is_unmounted);
             let pause = match looked {
                 Ok(pause) => pause,
-                // The log is in the same folder.
+                // The log is in the same unmounted folder, so nothing can be logged there.
                 Err(error) if error.is_unmounted() => {
                     if !is_told {
                         let agent = &self.config.agent;
@@ -116,12 +117,12 @@ impl Watcher {
         }
     }
 
-    /// Processes the queue; returns the delay until the next round, or `None` if all is done.
+    /// Processes the queue; returns the delay until the next round, or `None` if everything is done.
     async fn process_queue(&self, state: &mut WatcherState) -> Result<Option<Duration>, ChannelError> {
         let hub = self.channels.hub();
         let agent = AgentId::from(self.config.agent.clone());
         if !state.is_caught_up {
-            // Answers of an earlier run may be in the channel but not in the journal.
+            // Answers of an earlier run may be in the channel but not yet in the journal.
             self.channels.scan_channel(&self.config.channel).await?;
             let (tree, name, now) = (self.channels.tree().clone(), self.config.agent.clone(), hub.now());
             blocking(move || Ok(lease::clear_old(&tree.lease_folder(&name)?, now)?)).await?;
@@ -171,7 +172,7 @@ impl Watcher {
                 AnswerResult::NoFile => is_complete = false,
             }
         }
-        // Only messages from before this round are known to be handled.
+        // Only messages from before this round are known to be handled, so record the position at its start.
         state.looked = (pause.is_none() && is_complete).then_some(latest);
         if state.looked.is_some() {
             self.scanned(state, last).await?;
@@ -190,13 +191,13 @@ impl Watcher {
     pub(super) async fn acknowledge(&self, id: MessageId, note: &str) -> Result<(), ChannelError> {
         let agent = AgentId::from(self.config.agent.clone());
         match self.channels.hub().mailboxes().acknowledge(agent, id, Some(note.to_owned())).await {
-            // It was mentioned in a message to another agent.
+            // The error is expected if the agent was only mentioned in a message to another agent.
             Ok(_) | Err(HubError::NotTheRecipient { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Answers one message once, among all watchers of the agent.
+    /// Answers one message. The lease ensures a single answer among all watchers of the agent.
     async fn answer(&self, stored: &Stored, state: &mut WatcherState) -> Result<AnswerResult, ChannelError> {
         let id = stored.message.id;
         let lease = SignedDuration::try_from(self.config.timeout).unwrap_or(SignedDuration::MAX);
@@ -204,7 +205,7 @@ impl Watcher {
         let Some(request) = self.to_channel_file(stored).await? else { return Ok(AnswerResult::NoFile) };
         let (tree, name, now) =
             (self.channels.tree().clone(), self.config.agent.clone(), self.channels.hub().now());
-        // The name is the same for everyone who shares the folder.
+        // The lease's name is the same for everyone who shares the folder.
         let claimed = format!("{}.{}", self.config.channel, request.id);
         let token = self.token.clone();
         let acquisition = blocking(move || {
@@ -224,7 +225,7 @@ impl Watcher {
             return self.finish(stored, lease, Some(reply), ANSWERED).await;
         }
         if let Some(reply) = self.own_reply(stored).await? {
-            // The lease with the answer is gone; the journal still has it.
+            // The lease that stored the answer is gone, but the journal still has the answer.
             self.channels.write_file(&reply.message, reply.seq, &self.config.channel).await?;
             return self.finish(stored, lease, None, ANSWERED).await;
         }
@@ -235,7 +236,7 @@ impl Watcher {
             return Ok(result);
         }
         let limit = self.channels.hub().config().loops.pair_per_minute;
-        // As in the hub: only an answer to an agent can be part of a message loop.
+        // As in the hub, only an answer to an agent can be part of a message loop.
         let is_in_a_chain = !stored.message.via.is_empty() && !is_of_the_person(&stored.message);
         if is_in_a_chain && !state.breaker.may_answer(&stored.message.from, limit, now) {
             if state.rate_limited.insert(id) {
@@ -246,7 +247,7 @@ impl Watcher {
             return Ok(AnswerResult::Later);
         }
         state.rate_limited.remove(&id);
-        // Keeps hooks and tools of the agent from showing it meanwhile.
+        // Lease the display of the message, so that hooks and tools of the agent do not show it meanwhile.
         let agent = AgentId::from(self.config.agent.clone());
         let held = self.config.timeout.saturating_add(GRACE.unsigned_abs());
         let hold = self
@@ -257,15 +258,15 @@ impl Watcher {
             .await?;
         let is_mail = self.is_in_the_mailbox(id).await?;
         if is_mail && hold.is_empty() {
-            // It is being delivered to the mailbox, or is about to be shown to the agent.
+            // The message is being delivered to the mailbox, or is about to be shown to the agent.
             blocking(move || Ok(lease.release()?)).await?;
             return Ok(AnswerResult::Later);
         }
         self.heartbeat_writer.start_work(now).await;
         self.log(&format!("answering {} from {}", request.id, request.from)).await;
         let result = self.query_program(stored, &request).await;
-        // A mailbox message is held until its answer is posted, and only then marked as seen: if the watcher
-        // is killed, it is found again.
+        // A mailbox message stays leased until its answer is posted, and only then is marked as seen: if the watcher is
+        // killed, the message is found again.
         let mut hold = Some(hold);
         if result.is_ok()
             && !is_mail
@@ -289,7 +290,7 @@ impl Watcher {
         }
     }
 
-    /// Schedules a retry, or reports that there is no answer.
+    /// Schedules a retry, or reports to the sender that there is no answer.
     async fn fail(
         &self,
         stored: &Stored,
@@ -315,7 +316,7 @@ impl Watcher {
         }
         let attempts = state.attempts.entry(id).or_default();
         *attempts += 1;
-        // The sender is informed before the breaker opens: the next retry would be far off.
+        // If the breaker opens, the sender is informed instead, because the next retry would be far off.
         if *attempts <= self.config.retries && rest.is_none() {
             blocking(move || Ok(lease.release()?)).await?;
             return Ok(AnswerResult::Later);
@@ -359,7 +360,7 @@ impl Watcher {
         }
     }
 
-    /// Reads a configured file. An unreadable one is logged and left out.
+    /// Reads a configured file. An unreadable file is logged and left out of the prompt.
     async fn read_text(&self, path: Option<&Path>) -> Option<String> {
         let path = path?.to_owned();
         let read = blocking({
@@ -387,7 +388,7 @@ impl Watcher {
         }
     }
 
-    /// Returns the message as its file in the channel; `None` while that has no name.
+    /// Converts the message to its file in the channel; returns `None` while the file has no name.
     async fn to_channel_file(&self, stored: &Stored) -> Result<Option<ChannelMessage>, ChannelError> {
         let channel = &self.config.channel;
         let file = to_file(&stored.message, stored.seq, channel, None, 0);
@@ -409,7 +410,7 @@ impl Watcher {
     }
 }
 
-/// True if the person wrote the message, as verified by the hub.
+/// Returns true if the person wrote the message, as verified by the hub.
 fn is_of_the_person(message: &Message) -> bool {
     message.from.is_human() && message.origin.verified
 }

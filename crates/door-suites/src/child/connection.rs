@@ -1,7 +1,7 @@
-//! One connection to a child: sends requests and dispatches answers.
+//! One connection to a child: sends requests and dispatches responses.
 //!
-//! Independent of the transport. Request ids are our own numbers, so a child can only answer a request that it
-//! received: every answer is matched by id or dropped.
+//! This module is independent of the transport. Switchboard assigns the request ids, and each response is matched by id
+//! or dropped, so a child can only answer requests that it has received.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,28 +26,30 @@ use super::status::{ChildEvent, InitializeResult, ListKind, count};
 use super::transport::{Outgoing, SendOutcome, Transport};
 use crate::host::{Caller, ClientRef, Host, RpcError};
 
-/// Most queued progress notifications per call. When the queue is full the next one is dropped and counted: a later one
-/// supersedes it.
+/// Maximum number of queued progress notifications per call. When the queue is full, further notifications are dropped
+/// and counted, since a later one will supersede them.
 const PROGRESS_QUEUE: usize = 64;
 
-/// Progress can extend a call to at most this multiple of its limit.
+/// Maximum extension of a call by progress notifications, as a multiple of its timeout.
 const MAX_EXTENSION: u32 = 10;
 
-/// Longest wait for the end of a stream after the answer arrived on it.
+/// Maximum time to drain a response stream after the answer has arrived on it.
 const STREAM_DRAIN: Duration = Duration::from_millis(500);
 
-/// Spin time while waiting for an answer, used if the previous answer arrived as fast. Suspending and waking the task
-/// takes longer than an answer from a child's memory.
+/// Maximum time to spin while waiting for an answer.
+///
+/// Spinning is used only if the previous answer arrived within this time: suspending and waking the task takes longer
+/// than a child needs to answer from memory.
 const SPIN: Duration = Duration::from_micros(250);
 
-/// Most clients that are tracked as recipients of requests outside any call.
+/// Maximum number of clients tracked as possible recipients of a child's requests outside any call.
 const MAX_HOSTS: usize = 256;
 
 /// A connection to a child, over any transport.
 pub(super) struct Connection {
     pub(super) shared: Arc<Shared>,
     pub(super) transport: Transport,
-    /// Process id, if the child is our own process.
+    /// Process id, if Switchboard started the child as a local process.
     pub(super) pid: Option<u32>,
     pub(super) since: Timestamp,
     pub(super) server_requests: ServerRequests,
@@ -56,9 +58,9 @@ pub(super) struct Connection {
     hosts: Mutex<Vec<Weak<dyn Host>>>,
     /// Fires when the connection has ended.
     end: CancellationToken,
-    /// True once anything was received.
+    /// True once the child has sent any output.
     has_output: AtomicBool,
-    /// True if the last answer arrived within the spin time.
+    /// True if the last answer arrived within [`SPIN`].
     is_quick: AtomicBool,
     in_use: AtomicUsize,
     last_used: Mutex<Instant>,
@@ -78,18 +80,18 @@ pub(super) struct Ending {
     pub(super) kind: EndKind,
 }
 
-/// Who ended the connection.
+/// Cause of the end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndKind {
-    /// Switchboard stopped it.
+    /// Switchboard stopped the connection on purpose.
     Wanted,
-    /// The child ended it.
+    /// The child ended the connection unexpectedly.
     Crash,
-    /// The child sent invalid data, so it gets no graceful shutdown.
+    /// The child sent invalid data; it is killed without a grace period.
     Fault,
 }
 
-/// A request that waits for its answer.
+/// A request that is waiting for its answer.
 struct Pending {
     answer: oneshot::Sender<Result<Box<RawValue>, RpcError>>,
     progress: Option<mpsc::Sender<Box<RawValue>>>,
@@ -118,7 +120,8 @@ impl Connection {
     /// Sends a request and waits for the answer, at most for `limit`. Progress and requests to the client extend the
     /// limit.
     ///
-    /// If the wait ends without an answer, even because the future is dropped, the child gets a cancellation.
+    /// If the wait ends without an answer, the child is sent a cancellation. This also happens if the future is
+    /// dropped.
     pub(super) async fn call(
         self: &Arc<Self>,
         method: &str,
@@ -155,7 +158,7 @@ impl Connection {
                     waiting.is_over = true;
                     self.is_quick.store(started.elapsed() < SPIN, Ordering::Relaxed);
                     if let Some(carried) = carried {
-                        // Reading a stream to its end makes its connection reusable for the next request.
+                        // Read the stream to its end, so that its connection can be reused for the next request.
                         tokio::spawn(timeout(STREAM_DRAIN, carried));
                     }
                     self.drain_progress(progress, caller).await;
@@ -174,9 +177,9 @@ impl Connection {
                 }
                 done = poll_sending(&mut carried) => {
                     carried = None;
-                    // The answer may have arrived with the last chunk.
+                    // The answer may have arrived with the last chunk, before the error.
                     if let Err(error) = done && answered.is_empty() {
-                        // An error is an answer as well: there is nothing to cancel.
+                        // An error is also an answer, so there is no request left to cancel.
                         waiting.is_over = matches!(error, ChildError::Rpc(_) | ChildError::SessionEnded { .. });
                         return Err(self.end_error_or(error));
                     }
@@ -197,7 +200,7 @@ impl Connection {
         }
     }
 
-    /// Sends a message that needs no answer. A failure is only logged, since the child has ended then.
+    /// Sends a message that expects no answer. A failure is only logged, because it means that the child has ended.
     pub(super) fn send(self: &Arc<Self>, method: &str, body: Vec<u8>) {
         let connection = Arc::clone(self);
         let outgoing = Outgoing { body, id: None, method, params: None };
@@ -222,13 +225,13 @@ impl Connection {
         self.send(method, envelope::notification(method, params));
     }
 
-    /// Handles a received body; returns true if it was JSON-RPC.
+    /// Handles a received body; returns true if the body was valid JSON-RPC.
     ///
-    /// `via` is the request whose own stream carried it, for transports with such streams.
+    /// `via` is the id of the request on whose response stream the body arrived, for transports with such streams.
     pub(super) fn receive(self: &Arc<Self>, body: &[u8], via: Option<u64>) -> bool {
         if body.first() == Some(&b'[') {
             let Some(batch) = envelope::parse_batch(body) else { return false };
-            // One invalid message must not suppress the others.
+            // One invalid message must not prevent the others from being handled.
             let strange = batch.iter().filter(|one| !self.receive_one(one.get().as_bytes(), via)).count();
             return strange == 0;
         }
@@ -241,7 +244,7 @@ impl Connection {
             Some(Incoming::Answer { id, outcome }) => {
                 let pending = id.and_then(|id| self.calls.lock().pending.remove(&id));
                 match pending {
-                    // The caller may just have been dropped; then the answer is discarded.
+                    // The send fails if the caller was just dropped; the answer is then discarded.
                     Some(pending) => drop(pending.answer.send(outcome.map(RawValue::to_owned))),
                     None => count(&self.shared.counters.stray_answers),
                 }
@@ -272,8 +275,9 @@ impl Connection {
         }
     }
 
-    /// Publishes a notification to the client that a request would go to. If that is ambiguous it is dropped, since it
-    /// may be about another client's work.
+    /// Publishes a notification to the client that a request of the child would be sent to.
+    ///
+    /// An ambiguous notification is dropped, because it may concern another client's work.
     fn publish_to_client(&self, method: &'static str, params: Box<RawValue>, via: Option<u64>) {
         match self.host_for(via) {
             Ok(host) => {
@@ -301,7 +305,7 @@ impl Connection {
         }
     }
 
-    /// Relays queued progress before the answer, so that the client gets them in order.
+    /// Relays the queued progress before the answer is returned, so that the client receives both in order.
     async fn drain_progress(&self, progress: Option<mpsc::Receiver<Box<RawValue>>>, caller: &Caller) {
         let Some(mut progress) = progress else { return };
         while let Ok(note) = progress.try_recv() {
@@ -314,7 +318,7 @@ impl Connection {
         self.opened.get().map(|(opened, _)| Arc::clone(opened))
     }
 
-    /// Stores the result of the handshake and selects the `_meta` format of later requests.
+    /// Stores the handshake result and selects the `_meta` format of later requests.
     pub(super) fn set_initialized(&self, opened: InitializeResult, meta: Meta) {
         let _ = self.opened.set((Arc::new(opened), meta));
     }
@@ -324,7 +328,7 @@ impl Connection {
         self.opened.get().map(|(_, meta)| *meta).unwrap_or_default()
     }
 
-    /// Ends the connection, once, and fails all pending requests.
+    /// Ends the connection and fails all pending requests. Only the first call has an effect.
     pub(super) fn end(&self, cause: impl Into<String>, kind: EndKind) {
         let pending = {
             let mut calls = self.calls.lock();
@@ -335,13 +339,13 @@ impl Connection {
             calls.ending = Some(Ending { cause, kind });
             std::mem::take(&mut calls.pending)
         };
-        // Pending requests read `ending` once their sender is dropped.
+        // Drop the senders now: a pending request reads `ending` once its sender is dropped.
         drop(pending);
         self.end.cancel();
         self.server_requests.cancel_all();
     }
 
-    /// Returns how the connection ended, if it did.
+    /// Returns how and why the connection ended, if it has ended.
     pub(super) fn ending(&self) -> Option<Ending> {
         self.calls.lock().ending.clone()
     }
@@ -361,8 +365,10 @@ impl Connection {
         }
     }
 
-    /// Returns the client that a child's request is for: by the request whose stream carried it, by the calls in
-    /// flight, or because only one client exists. The error is the number of candidates.
+    /// Returns the client that should receive a message of the child.
+    ///
+    /// The client is determined by the request whose stream carried the message, otherwise by the calls in flight,
+    /// otherwise because only one client uses the child. The error is the number of candidates.
     pub(super) fn host_for(&self, via: Option<u64>) -> Result<Arc<dyn Host>, usize> {
         let calls = self.calls.lock();
         if let Some(host) = via.and_then(|id| calls.pending.get(&id)?.host.clone()) {
@@ -384,7 +390,7 @@ impl Connection {
         }
     }
 
-    /// Tracks a client that uses the child.
+    /// Adds the caller's client to the clients that use the child.
     pub(super) fn register_host(&self, caller: &Caller) {
         let Some(host) = &caller.host else { return };
         let mut hosts = self.hosts.lock();
@@ -392,54 +398,54 @@ impl Connection {
             return;
         }
         hosts.retain(|known| known.strong_count() > 0);
-        // With more clients, the recipient of a request would be ambiguous anyway.
+        // With more clients than this, the recipient of a request would be ambiguous anyway.
         if hosts.len() < MAX_HOSTS {
             hosts.push(Arc::downgrade(host));
         }
     }
 
-    /// True if the client has used the child.
+    /// Returns true if the client has used the child.
     pub(super) fn has_host(&self, host: &Arc<dyn Host>) -> bool {
         self.hosts.lock().iter().any(|known| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(host)))
     }
 
-    /// Records that something was received.
+    /// Records that the child has sent some output.
     pub(super) fn mark_output(&self) {
         self.has_output.store(true, Ordering::Relaxed);
     }
 
-    /// True if anything was received.
+    /// Returns true if anything was received from the child.
     pub(super) fn has_output(&self) -> bool {
         self.has_output.load(Ordering::Relaxed)
     }
 
-    /// Marks the start of a use; prevents an idle stop.
+    /// Increments the use count, which prevents an idle stop.
     pub(super) fn acquire(&self) {
         self.in_use.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Marks the end of a use.
+    /// Decrements the use count.
     pub(super) fn release(&self) {
         *self.last_used.lock() = Instant::now();
         self.in_use.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of current uses.
+    /// Returns the use count.
     pub(super) fn in_use(&self) -> usize {
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// Returns the time of the last use.
+    /// Returns when the connection was last used.
     pub(super) fn last_used(&self) -> Instant {
         *self.last_used.lock()
     }
 
-    /// True if this request still waits for its answer.
+    /// Returns true if this request is still waiting for its answer.
     pub(super) fn awaits(&self, id: Option<u64>) -> bool {
         id.is_some_and(|id| self.calls.lock().pending.contains_key(&id))
     }
 
-    /// Allocates an id for a request whose answer is not tracked.
+    /// Allocates a request id without registering a pending request.
     pub(super) fn next_id(&self) -> u64 {
         let mut calls = self.calls.lock();
         calls.last += 1;
@@ -458,13 +464,13 @@ impl Connection {
         Ok(id)
     }
 
-    /// Returns the error, or the more informative reason why the connection ended.
+    /// Returns the reason why the connection ended, if it has ended, or else `error`.
     fn end_error_or(&self, error: ChildError) -> ChildError {
         if self.ending().is_some() { self.disconnected_error() } else { error }
     }
 }
 
-/// Guard of a pending request: sends a cancellation if dropped without an answer.
+/// Guard of a pending request. Sends a cancellation if it is dropped without an answer.
 struct CancelOnDrop<'a> {
     connection: &'a Arc<Connection>,
     id: u64,
@@ -475,7 +481,7 @@ struct CancelOnDrop<'a> {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let was_pending = self.connection.calls.lock().pending.remove(&self.id).is_some();
-        // MCP forbids cancelling `initialize`, and `server/discover` has no such notification.
+        // MCP forbids cancelling `initialize`, and `server/discover` has no cancellation notification.
         let is_opening = matches!(self.method, "initialize" | "server/discover");
         if was_pending && !self.is_over && !is_opening {
             let params =
@@ -485,7 +491,7 @@ impl Drop for CancelOnDrop<'_> {
     }
 }
 
-/// Relays progress under the caller's own token.
+/// Relays a progress notification to the caller, under the caller's own progress token.
 async fn relay_progress(caller: &Caller, note: &RawValue) {
     if let (Some(host), Some(token), Some(mut params)) =
         (&caller.host, &caller.progress_token, RawObject::parse(note))
@@ -495,7 +501,7 @@ async fn relay_progress(caller: &Caller, note: &RawValue) {
     }
 }
 
-/// Spins until the answer arrives or the spin time is over, yielding to other tasks.
+/// Spins until the answer arrives or [`SPIN`] has elapsed. Yields to other tasks in each iteration.
 async fn spin_until_answered<T>(answered: &oneshot::Receiver<T>) {
     let started = std::time::Instant::now();
     while answered.is_empty() && started.elapsed() < SPIN {

@@ -1,15 +1,18 @@
-//! Package runners that may download a server before they run it, for an unknown time.
+//! List of package runners that may download a server before they run it.
+//!
+//! The time of such a download is unknown.
 
 use std::path::Path;
 
-/// Programs that run packages, images or sources which may not be on this machine yet. Killing one during a download
-/// would discard it and may leave a broken package.
+/// Programs that run packages, images or sources which may have to be downloaded first.
+///
+/// Killing such a program during a download discards the download and may leave a broken package.
 const RUNNERS: &[&str] = &[
     "bun", "bunx", "cargo", "deno", "dnx", "docker", "dotnet", "go", "jbang", "nix", "npm", "npx", "pipx",
     "pnpm", "pnpx", "podman", "uv", "uvx", "yarn",
 ];
 
-/// True if a program may download before it runs the server.
+/// Returns true if a program may download the server before it runs it.
 pub(super) fn may_download(command: &str) -> bool {
     let program = Path::new(command).file_stem().and_then(|stem| stem.to_str());
     program.is_some_and(|program| RUNNERS.contains(&program))

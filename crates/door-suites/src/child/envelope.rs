@@ -8,30 +8,30 @@ use switchboard_core::json::{deserialize_present, to_raw};
 
 use crate::host::RpcError;
 
-/// Error codes of JSON-RPC 2.0 and of MCP 2026-07-28.
+/// Error codes of JSON-RPC 2.0 and MCP 2026-07-28.
 pub(super) mod code {
-    /// Unknown method.
+    /// Error code for an unknown method.
     pub(in crate::child) const METHOD_NOT_FOUND: i64 = -32601;
-    /// Invalid parameters.
+    /// Error code for invalid parameters.
     pub(in crate::child) const INVALID_PARAMS: i64 = -32602;
-    /// Internal error.
+    /// Error code for an internal error.
     pub(in crate::child) const INTERNAL: i64 = -32603;
-    /// The request's headers contradict its body.
+    /// Error code for a request whose headers contradict its body.
     pub(in crate::child) const HEADER_MISMATCH: i64 = -32020;
-    /// The client lacks a required capability.
+    /// Error code for a client that lacks a required capability.
     pub(in crate::child) const MISSING_CAPABILITY: i64 = -32021;
-    /// Unsupported protocol version.
+    /// Error code for an unsupported protocol version.
     pub(in crate::child) const UNSUPPORTED_VERSION: i64 = -32022;
 }
 
 /// A message received from a child.
 #[derive(Debug)]
 pub(super) enum Incoming<'a> {
-    /// An answer. The id is `None` if it cannot be one of ours.
+    /// A response. The id is `None` if it cannot be a request id of Switchboard.
     Answer { id: Option<u64>, outcome: Result<&'a RawValue, RpcError> },
-    /// A request of the child.
+    /// A request sent by the child.
     Request { id: &'a RawValue, method: Cow<'a, str>, params: Option<&'a RawValue> },
-    /// A notification of the child.
+    /// A notification sent by the child.
     Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
 }
 
@@ -52,10 +52,10 @@ struct Wire<'a> {
 }
 
 impl<'a> Incoming<'a> {
-    /// Parses a message; `None` if it is not JSON-RPC 2.0.
+    /// Parses a message; returns `None` if it is not JSON-RPC 2.0.
     ///
-    /// The version member is required: programs log JSON to stdout, and a log line with an `id` and a `result` must not
-    /// count as an answer.
+    /// The `jsonrpc` member is required. Some programs log JSON to stdout, and a log line with an `id` and a `result`
+    /// must not count as a response.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let wire: Wire<'a> = serde_json::from_slice(bytes).ok()?;
         if wire.jsonrpc != "2.0" {
@@ -73,21 +73,21 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// Splits a batch, which revision 2025-03-26 allowed; `None` if it is not an array.
+/// Splits a JSON-RPC batch, which revision 2025-03-26 allowed. Returns `None` if the body is not an array.
 pub(super) fn parse_batch(bytes: &[u8]) -> Option<Vec<&RawValue>> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// Parses one of our request ids, also if the child returns it as `"5"` or `5.0`.
+/// Parses a request id of Switchboard, even if the child returns it as `"5"` or `5.0`.
 ///
-/// JSON-RPC requires the id unchanged, but some servers store ids as strings, and some languages have only floats. The
-/// official SDKs for TypeScript and Python accept both. All our ids are numbers and unique, so that no other request
-/// can match.
+/// JSON-RPC requires the id to be returned unchanged, but some servers store ids as strings, and some languages have
+/// only floats. The official SDKs for TypeScript and Python accept both. Accepting them is unambiguous, because all ids
+/// of Switchboard are unique numbers.
 pub(super) fn number(id: Option<&RawValue>) -> Option<u64> {
     let text = id?.get();
     let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
     let digits = match text.split_once('.') {
-        // Not parsed as a float, which would round a large number to another.
+        // Parsing as a float would round a large number to a different id.
         Some((whole, fraction)) if !fraction.is_empty() && fraction.bytes().all(|digit| digit == b'0') => {
             whole
         }
@@ -98,7 +98,7 @@ pub(super) fn number(id: Option<&RawValue>) -> Option<u64> {
     digits.parse().ok().filter(|_| is_plain)
 }
 
-/// Parses an error object; a malformed one is quoted in `data`.
+/// Parses an error object. A malformed object is quoted in `data`.
 fn parse_error(raw: &RawValue) -> RpcError {
     serde_json::from_str(raw.get()).unwrap_or_else(|_| RpcError {
         code: code::INTERNAL,
@@ -151,7 +151,10 @@ fn write_backlog(out: &mut Vec<u8>, method: &str, params: Option<&RawValue>) {
     out.push(b'}');
 }
 
-/// Writes JSON on one line. Line breaks inside strings are always escaped, so bare ones are white space.
+/// Writes JSON on one line.
+///
+/// Line breaks inside JSON strings are always escaped, so the remaining ones are white space and can be replaced by
+/// spaces.
 fn write_raw(out: &mut Vec<u8>, raw: &RawValue) {
     let start = out.len();
     out.extend_from_slice(raw.get().as_bytes());

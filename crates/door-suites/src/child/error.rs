@@ -8,7 +8,7 @@ use crate::host::RpcError;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChildError {
-    /// The child returned a JSON-RPC error, which is unchanged.
+    /// The child returned a JSON-RPC error, which is passed through unchanged.
     #[error(transparent)]
     Rpc(#[from] RpcError),
     /// The child could not be started or reached.
@@ -31,7 +31,7 @@ pub enum ChildError {
     SpawnTimeout {
         /// Name of the child.
         child: String,
-        /// Elapsed time.
+        /// Time waited for the answer.
         after: Duration,
         /// Last line of the child's stderr.
         last_line: String,
@@ -49,10 +49,10 @@ pub enum ChildError {
         child: String,
         /// Method of the request.
         method: String,
-        /// Elapsed time.
+        /// Time waited for the answer.
         after: Duration,
     },
-    /// The child or its connection ended before the answer.
+    /// The child or its connection ended before the request was answered.
     #[error(
         "`{child}` disconnected before it answered: {cause}{}; whether the call took effect is unknown, so it was not \
          retried; the next call starts it again",
@@ -61,7 +61,7 @@ pub enum ChildError {
     Disconnected {
         /// Name of the child.
         child: String,
-        /// How it ended.
+        /// How the child or its connection ended.
         cause: String,
         /// Last line of the child's stderr.
         last_line: String,
@@ -76,7 +76,9 @@ pub enum ChildError {
         /// True if the call may still have taken effect.
         is_outcome_unknown: bool,
     },
-    /// Circuit breaker: the child failed to start too often and is not retried for a while.
+    /// The circuit breaker is open, so the child is not started.
+    ///
+    /// The child failed to start too often and is not retried for a while.
     #[error(
         "`{child}` failed to start {failures} times in a row and is {}; the last time: {cause}",
         retry_note(*.retry_in)
@@ -86,12 +88,12 @@ pub enum ChildError {
         child: String,
         /// Number of consecutive failed starts.
         failures: u32,
-        /// Time until the next attempt.
+        /// Time until the next start is attempted.
         retry_in: Duration,
         /// Cause of the last failed start.
         cause: String,
     },
-    /// The child's request queue is full.
+    /// The child's request queue is full, or no request slot became free in time.
     #[error("`{child}` is busy: {waiting} calls are waiting already; try again later")]
     Busy {
         /// Name of the child.
@@ -102,7 +104,7 @@ pub enum ChildError {
     /// The caller cancelled the request.
     #[error("the call was cancelled")]
     Cancelled,
-    /// The server dropped the session. The request is retried once in a new session.
+    /// The HTTP server dropped the session. The request is retried once in a new session.
     #[error("`{child}` dropped the session and a new one as well; try again later")]
     SessionEnded {
         /// Name of the child.

@@ -1,7 +1,7 @@
 //! Fair queue for a child with limited concurrency.
 //!
-//! Slots go round robin over clients, and each client's requests stay in order: a client with a thousand requests does
-//! not starve a client with one.
+//! Slots are granted to clients in round-robin order, and the requests of one client stay in order. A client with a
+//! thousand requests therefore does not starve a client with one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::host::Caller;
 /// Fair queue of one child.
 pub(super) struct FairQueue {
     state: Mutex<State>,
-    /// Most waiting requests; one more is rejected.
+    /// Maximum number of waiting requests; further requests are rejected.
     max_waiting: usize,
 }
 
 struct State {
     free: usize,
     waiting: usize,
-    /// One queue per waiting client; the first request of the first queue is next.
+    /// One queue per client with waiting requests. The front request of the front queue is granted next.
     queues: VecDeque<ClientQueue>,
 }
 
@@ -30,18 +30,18 @@ struct ClientQueue {
     callers: VecDeque<oneshot::Sender<()>>,
 }
 
-/// Client identity by address; all callers without a client share one.
+/// Client identity: the address of the client's `Host`. All callers without a client share `None`.
 type Client = Option<usize>;
 
-/// A request slot; dropping it grants the slot to the next waiter.
+/// Permit to send one request; dropping it grants the slot to the next waiter.
 pub(super) struct Slot<'a>(&'a FairQueue);
 
-/// The queue is full; carries the number of waiting requests.
+/// Error: the queue is full. Carries the number of waiting requests.
 #[derive(Debug)]
 pub(super) struct QueueFull(pub(super) usize);
 
 impl FairQueue {
-    /// Creates a queue with this concurrency and capacity.
+    /// Creates a queue with `at_once` slots for up to `max_waiting` waiting requests.
     pub(super) fn new(at_once: usize, max_waiting: usize) -> Self {
         Self {
             state: Mutex::new(State { free: at_once.max(1), waiting: 0, queues: VecDeque::new() }),
@@ -49,7 +49,7 @@ impl FairQueue {
         }
     }
 
-    /// Waits for a slot.
+    /// Waits for a slot, unless the queue is full.
     pub(super) async fn acquire(&self, caller: &Caller) -> Result<Slot<'_>, QueueFull> {
         let granted = {
             let mut state = self.state.lock();
@@ -66,7 +66,7 @@ impl FairQueue {
             granted
         };
         let mut waiter = Waiter { queue: self, granted };
-        // A grant is always sent before its sender is dropped, so this cannot fail.
+        // This cannot fail, because a grant is always sent before its sender is dropped.
         let _ = (&mut waiter.granted).await;
         drop(waiter);
         Ok(Slot(self))
@@ -86,14 +86,14 @@ impl State {
             self.queues.len() - 1
         });
         let callers = &mut self.queues[at].callers;
-        // Cancelled waiters are skipped when their turn comes; here they are only kept from accumulating.
+        // Cancelled waiters are skipped at their turn; remove them here only to keep them from accumulating.
         if callers.len() > 2 * self.waiting {
             callers.retain(|caller| !caller.is_closed());
         }
         callers.push_back(grant);
     }
 
-    /// Grants the slot to the next live waiter.
+    /// Grants the slot to the next waiter that was not cancelled.
     fn grant_next(&mut self) {
         while let Some(mut queue) = self.queues.pop_front() {
             let mut granted = false;
@@ -117,7 +117,7 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// A waiting request.
+/// A waiting request. Dropping it leaves the queue.
 struct Waiter<'a> {
     queue: &'a FairQueue,
     granted: oneshot::Receiver<()>,
@@ -128,7 +128,7 @@ impl Drop for Waiter<'_> {
         let mut state = self.queue.state.lock();
         state.waiting -= 1;
         self.granted.close();
-        // The slot was granted to a waiter that was dropped at the same time: grant it to the next.
+        // The slot was granted while this waiter was being dropped, so pass it on to the next one.
         if self.granted.try_recv().is_ok() {
             state.grant_next();
         }

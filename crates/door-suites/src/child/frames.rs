@@ -1,16 +1,16 @@
-//! Splits a child's stdout into messages.
+//! Splits a child's stdout into messages (framing).
 //!
-//! A message is a line of JSON or a `Content-Length` block; both are accepted at any time, in chunks of any size.
-//! Everything else is log output.
+//! A message is either one line of JSON or a block with a `Content-Length` header. Both are accepted at any time, in
+//! chunks of any size. All other output is logged.
 
 use std::ops::Range;
 
 use thiserror::Error;
 
-/// Longest header block. Two short lines are usual.
+/// Maximum size of a header block, in bytes. A typical block has two short lines.
 const HEADERS_CAP: usize = 8 * 1024;
 
-/// Longest part of a non-message line that is logged.
+/// Maximum number of bytes that are logged of a line that is not a message.
 const LOG_LINE_CAP: usize = 8 * 1024;
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
@@ -19,45 +19,45 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 #[derive(Debug)]
 pub(super) struct FrameReader {
     bytes: Vec<u8>,
-    /// Start of the next frame; earlier bytes were returned.
+    /// Start of the next frame; earlier bytes were already returned.
     start: usize,
-    /// Position up to which the line at `start` was searched for its end.
+    /// Position up to which the line at `start` was already searched for a line break.
     searched: usize,
     cap: usize,
-    /// Skipped length of an over-long log line that has not ended yet.
+    /// Number of bytes skipped so far of an over-long log line whose end was not yet found.
     skipped: Option<usize>,
 }
 
 /// One frame of a child's output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
-    /// A frame that starts like JSON.
+    /// A message: a frame whose body starts like JSON.
     Message {
         /// The body without its framing.
         body: &'a [u8],
-        /// True if a `Content-Length` header announced it.
+        /// True if the frame had a `Content-Length` header.
         is_announced: bool,
     },
     /// A line that is not a message.
     Log(&'a [u8]),
 }
 
-/// Error after which the stream cannot be read any further.
+/// Unrecoverable framing error: the stream cannot be read any further.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum FrameError {
-    /// A line exceeds the cap.
+    /// A line is longer than the cap.
     #[error("it wrote a line of more than {cap} bytes")]
     TooLong { cap: usize },
-    /// A block exceeds the cap.
+    /// A `Content-Length` header announces more than the cap.
     #[error("it announced a message of {announced} bytes, more than the {cap} allowed")]
     TooLarge { announced: u64, cap: usize },
-    /// `Content-Length` is not a number.
+    /// The value of `Content-Length` is not a number.
     #[error("it sent the header `Content-Length: {value}`, which is not a length")]
     BadLength { value: String },
-    /// A header block exceeds the cap.
+    /// A header block is longer than the cap.
     #[error("it sent more than {HEADERS_CAP} bytes of headers")]
     HeadersTooLong,
-    /// A block does not contain JSON.
+    /// The body of a `Content-Length` block is not JSON.
     #[error("it sent a block of {length} bytes that is not JSON, so that its `Content-Length` must be wrong")]
     NotJson { length: usize },
 }
@@ -73,24 +73,24 @@ enum Kind {
 /// Result of parsing a header block.
 enum Headers {
     Incomplete,
-    /// A complete header block: start and length of its body.
+    /// A complete header block, with the start and the length of the body.
     Block {
         body: usize,
         length: usize,
     },
-    /// Not a header block after all.
+    /// The bytes are not a header block.
     None,
 }
 
 impl FrameReader {
-    /// Creates a reader; no message may be longer than `cap`.
+    /// Creates a reader that rejects messages longer than `cap`.
     pub(super) fn new(cap: usize) -> Self {
         Self { bytes: Vec::with_capacity(8 * 1024), start: 0, searched: 0, cap, skipped: None }
     }
 
     /// Returns the buffer for the next read.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
-        // Remove returned bytes first; free the memory after a large message.
+        // First remove the bytes that were already returned, and free the memory after a large message.
         if self.start > 0 {
             self.bytes.drain(..self.start);
             self.searched -= self.start;
@@ -102,7 +102,7 @@ impl FrameReader {
         &mut self.bytes
     }
 
-    /// Returns the next frame; `None` if more bytes are needed.
+    /// Returns the next frame, or `None` if more bytes are needed.
     pub(super) fn next(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
         let Some((kind, range)) = self.find()? else { return Ok(None) };
         let bytes = &self.bytes[range];
@@ -157,7 +157,7 @@ impl FrameReader {
         }
     }
 
-    /// Returns the unterminated last line at the end of the stream.
+    /// Returns the remaining bytes: the unterminated last line, at the end of the stream.
     pub(super) fn rest(&self) -> &[u8] {
         trim(&self.bytes[self.start..])
     }
@@ -175,7 +175,7 @@ impl FrameReader {
         found.map(|at| self.searched + at)
     }
 
-    /// Handles a line without an end: a message may grow up to the cap, anything else is truncated.
+    /// Handles a line whose end was not yet received. A message may grow up to the cap; any other line is truncated.
     fn unfinished_line(&mut self) -> Result<Option<(Kind, Range<usize>)>, FrameError> {
         let from = self.start;
         let length = self.bytes.len() - from;
@@ -191,7 +191,7 @@ impl FrameReader {
         Ok(Some((Kind::Log, from..from + LOG_LINE_CAP)))
     }
 
-    /// Skips the rest of a long line; returns true if its end was found.
+    /// Skips the rest of an over-long line; returns true if the end of the line was found.
     fn skip_line(&mut self) -> Result<bool, FrameError> {
         let seen = self.skipped.unwrap_or_default();
         let end = self.find_line_end();
@@ -246,7 +246,7 @@ impl FrameReader {
     }
 }
 
-/// True if the bytes start a header block, or could with more bytes.
+/// Returns true if the bytes start a header block, or may do so once more bytes arrive.
 fn may_be_header(bytes: &[u8]) -> bool {
     const PREFIX: &[u8] = b"content-";
     let length = bytes.len().min(PREFIX.len());

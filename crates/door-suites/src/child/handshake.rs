@@ -1,4 +1,4 @@
-//! MCP handshake: protocol revision and capabilities.
+//! MCP handshake: negotiates the protocol revision and the capabilities.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,9 @@ use super::meta::{self, LEGACY, LEGACY_KNOWN, MODERN, Meta};
 use super::status::InitializeResult;
 use crate::host::{Caller, RpcError};
 
-/// Opens a session with `initialize`, which all current programs support; falls back to `server/discover` if the child
-/// requires it.
+/// Opens a session with `initialize`, which all current programs support.
+///
+/// Falls back to `server/discover` if the child requires the sessionless revision.
 pub(super) async fn initialize(
     connection: &Arc<Connection>,
     caller: &Caller,
@@ -37,7 +38,8 @@ pub(super) async fn initialize(
         )
     })?;
     if !LEGACY_KNOWN.contains(&opened.protocol_version.as_str()) {
-        // Pass-through content is not interpreted, so an unknown revision mostly works.
+        // Continue with an unknown revision: content is passed through without being interpreted, so most requests
+        // still work.
         let (child, version) = (connection.shared.name(), &opened.protocol_version);
         tracing::warn!(child, version, "a child uses an unknown revision of MCP");
     }
@@ -46,7 +48,7 @@ pub(super) async fn initialize(
     Ok(())
 }
 
-/// Opens without a session, with `server/discover` of the newest revision.
+/// Opens a connection without a session, using `server/discover` of the newest revision.
 pub(super) async fn discover(
     connection: &Arc<Connection>,
     caller: &Caller,
@@ -77,7 +79,7 @@ async fn request_initialize(
     connection.call("initialize", Some(&to_raw(&params)), caller, limit).await
 }
 
-/// True if an error lists the sessionless revision as supported.
+/// Returns true if an error lists the sessionless revision as supported.
 pub(super) fn offers_modern(error: &RpcError) -> bool {
     let data = error.data.as_ref().filter(|_| error.code == code::UNSUPPORTED_VERSION);
     let data: Option<Value> = data.and_then(|data| serde_json::from_str(data.get()).ok());
@@ -85,7 +87,7 @@ pub(super) fn offers_modern(error: &RpcError) -> bool {
     supported.is_some_and(|versions| versions.iter().any(|version| version == MODERN))
 }
 
-/// Returns a known revision that the error lists as supported.
+/// Returns the first known revision that an error lists as supported.
 fn supported_version(error: &RpcError) -> Option<&'static str> {
     if !matches!(error.code, code::UNSUPPORTED_VERSION | code::INVALID_PARAMS) {
         return None;
@@ -133,12 +135,14 @@ fn parse_discover_result(answer: &RawValue) -> Option<InitializeResult> {
     })
 }
 
-/// The handshake has no progress and must not be cancelled by one of several waiting callers.
+/// Returns the caller without progress token and cancellation.
+///
+/// The handshake reports no progress, and one of several waiting callers must not cancel it.
 fn without_progress(caller: &Caller) -> Caller {
     Caller { host: caller.host.clone(), ..Caller::default() }
 }
 
-/// Parses one page of a list: items and next cursor.
+/// Parses one page of a list into its items and the next cursor.
 pub(super) fn parse_page(page: &RawValue, member: &str) -> Option<(Vec<Box<RawValue>>, Option<String>)> {
     let page = RawObject::parse(page)?;
     let items = serde_json::from_str(page.get(member)?.get()).ok()?;

@@ -1,7 +1,7 @@
-//! Streamable HTTP transport: with sessions up to 2025-11-25, without them from 2026-07-28.
+//! Streamable HTTP transport: with sessions up to 2025-11-25, without sessions from 2026-07-28.
 //!
-//! Each message is a POST. The answer is JSON or an event stream, on which the child may send more messages before the
-//! answer. Messages outside any call arrive on a separate stream ([`streams`]).
+//! Each message is sent as a POST. The response is JSON or an event stream, on which the child may send further
+//! messages before the answer. Messages outside any call arrive on a separate stream ([`streams`]).
 
 pub(super) mod events;
 mod mirror;
@@ -41,33 +41,33 @@ const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Most attempts to resume a stream that broke before the answer.
+/// Maximum number of attempts to resume a stream that broke before the answer.
 const RESUMPTIONS: u32 = 10;
 
-/// Default delay before a resumption.
+/// Default delay before resuming a stream.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Longest delay that a server can request.
+/// Maximum delay before resuming a stream, even if the server requests more.
 const RETRY_MOST: Duration = Duration::from_secs(30);
 
-/// Longest wait for the server to acknowledge the end of a session.
+/// Maximum wait for the server to acknowledge the end of a session.
 const SESSION_END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Longest quote of an error page, in characters.
+/// Maximum length of a quoted error page, in characters.
 const QUOTE: usize = 200;
 
-/// Streamable HTTP transport.
+/// Streamable HTTP transport to one server.
 pub(super) struct HttpTransport {
     client: reqwest::Client,
     url: Url,
     headers: HeaderMap,
     session: Mutex<Option<HeaderValue>>,
     mirror: HeaderMirror,
-    /// HTTP status of the last rejection.
+    /// HTTP status with which the server last rejected a request.
     refusal: Mutex<Option<StatusCode>>,
 }
 
-/// Connects and opens: without a session if the server supports that, otherwise with one.
+/// Connects to the server and opens it, without a session if the server supports that.
 pub(super) async fn start(
     shared: &Arc<Shared>,
     url: &str,
@@ -88,11 +88,11 @@ pub(super) async fn start(
     let limit = shared.spec.limits.spawn;
     let opening = async {
         match handshake::discover(&connection, caller, limit / 2).await {
-            // The server lists the revision as supported, so retry once.
+            // Retry once, because the server lists the revision as supported.
             Err(ChildError::Rpc(error)) if handshake::offers_modern(&error) => {
                 handshake::discover(&connection, caller, limit).await
             }
-            // Older servers reject `server/discover` in various ways; then use `initialize`, unless the server is
+            // Older servers reject `server/discover` in various ways. Fall back to `initialize`, unless the server is
             // unreachable.
             Err(_) if connection.ending().is_none() => {
                 handshake::initialize(&connection, caller, limit).await
@@ -102,7 +102,7 @@ pub(super) async fn start(
     };
     let opened = within_spawn_limit(shared, opening).await;
     if let Err(error) = opened {
-        // A server of 2024-11-05 rejects POSTs at this URL but serves an event stream there.
+        // A server of revision 2024-11-05 rejects POSTs at this URL but serves an SSE stream there.
         let is_old_server = transport.refusal.lock().is_some_and(|status| {
             matches!(status, StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED)
         });
@@ -119,30 +119,31 @@ pub(super) async fn start(
 
 /// Kind of response to a POST.
 enum Reply {
-    /// No content.
+    /// The response has no content.
     Nothing,
-    /// A single message.
+    /// The response contains a single message.
     Message(Response),
-    /// A stream of messages.
+    /// The response is a stream of messages.
     Stream(Response),
 }
 
 impl HttpTransport {
-    /// Records which arguments each listed tool wants in headers; returns the list without invalid tools, if there are
-    /// any.
+    /// Records which arguments of each listed tool must be mirrored into headers.
+    ///
+    /// Returns the list without invalid tools if there are any, or else `None`.
     pub(super) fn record_tools(&self, list: &RawValue) -> Option<Box<RawValue>> {
         self.mirror.record_tools(list)
     }
 
-    /// True if a tool cannot be called because its header annotations are invalid.
+    /// Returns true if a tool cannot be called because its header annotations are invalid.
     pub(super) fn is_invalid(&self, tool: &str) -> bool {
         self.mirror.is_invalid(tool)
     }
 
-    /// Posts a message and handles everything that the response contains.
+    /// Posts a message and handles all messages that the response contains.
     pub(super) fn post(self: &Arc<Self>, connection: &Arc<Connection>, message: Outgoing<'_>) -> SendFuture {
         let is_modern = connection.meta() == Meta::Modern || message.method == "server/discover";
-        // Without a session, closing the response cancels the call.
+        // Without a session, closing the response cancels the call, so no notification is sent.
         if is_modern && message.method == "notifications/cancelled" {
             return std::future::ready(Ok(())).boxed();
         }
@@ -181,7 +182,7 @@ impl HttpTransport {
         .boxed()
     }
 
-    /// Reads the stream of an answer. Resumes a broken stream if its events had ids.
+    /// Reads the response stream of a request. Resumes a broken stream if its events had ids.
     async fn read_answer(
         &self,
         connection: &Arc<Connection>,
@@ -207,7 +208,7 @@ impl HttpTransport {
         Err(disconnected(connection, "it ended the stream before it answered"))
     }
 
-    /// Opens an event stream; `last` is the last event id of a broken one.
+    /// Opens an event stream with GET. `last` is the last event id of a broken stream to resume.
     async fn get(&self, connection: &Arc<Connection>, last: Option<&str>) -> Result<Response, ChildError> {
         let mut headers = self.common(connection, false);
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -221,7 +222,7 @@ impl HttpTransport {
         }
     }
 
-    /// Returns the headers of every request.
+    /// Returns the headers that are common to all requests.
     fn common(&self, connection: &Connection, is_modern: bool) -> HeaderMap {
         let mut headers = self.headers.clone();
         if is_modern {
@@ -248,7 +249,7 @@ impl HttpTransport {
         let request = self.client.request(method, self.url.clone()).headers(headers).body(body);
         request.send().await.map_err(|error| {
             let is_unreachable = error.is_connect();
-            // The URL may contain a key, so errors omit it.
+            // The URL may contain a key, so it is removed from errors.
             let cause = error_chain(&error.without_url());
             if is_unreachable {
                 connection.end(format!("it cannot be reached: {cause}"), EndKind::Crash);
@@ -257,7 +258,7 @@ impl HttpTransport {
         })
     }
 
-    /// Classifies a response; rejections become errors.
+    /// Classifies a response by its status and content type. Rejections become errors.
     async fn check(&self, connection: &Connection, response: Response) -> Result<Reply, ChildError> {
         let status = response.status();
         if status.is_redirection() {
@@ -299,19 +300,19 @@ impl HttpTransport {
         refused(connection, status, format!("it answered with the status {status}{detail}{advice}"))
     }
 
-    /// Ends the session when the connection ends.
+    /// Waits for the end of the connection, and then ends the HTTP session with DELETE.
     async fn end_session(self: Arc<Self>, connection: Arc<Connection>, _living: LiveGuard) {
         connection.ended().await;
         if self.session.lock().is_some() {
             let headers = self.common(&connection, false);
             let request = self.client.delete(self.url.clone()).headers(headers).send();
-            // A server that ignores this expires the session by itself.
+            // If the server ignores the request, the session expires by itself.
             let _ = timeout(SESSION_END_TIMEOUT, request).await;
         }
     }
 }
 
-/// Handles the messages of a stream until it ends.
+/// Handles the messages of an event stream until the stream ends.
 pub(super) async fn read_events(
     connection: &Arc<Connection>,
     mut response: Response,
@@ -319,7 +320,7 @@ pub(super) async fn read_events(
     via: Option<u64>,
 ) -> Result<(), ChildError> {
     loop {
-        // Events may already be buffered from an earlier chunk.
+        // Handle all buffered events first, including those from an earlier chunk.
         loop {
             let event = events.next().map_err(|_| {
                 connection.end(too_large(connection), EndKind::Fault);
@@ -353,12 +354,12 @@ async fn read_all(connection: &Connection, mut response: Response) -> Result<Vec
     Ok(body)
 }
 
-/// Returns the delay before resuming a stream.
+/// Returns the delay before resuming a stream, as requested by the server.
 pub(super) fn retry(events: &EventParser) -> Duration {
     events.retry.map_or(RETRY, Duration::from_millis).min(RETRY_MOST)
 }
 
-/// Describes a redirect, which is never followed.
+/// Describes a redirect for an error message; redirects are never followed.
 pub(super) fn redirected(response: &Response) -> String {
     let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
     let to: String = to.chars().take(QUOTE).collect();
@@ -375,7 +376,7 @@ pub(super) fn refused(connection: &Connection, status: StatusCode, cause: impl I
     ChildError::Refused {
         child: connection.shared.name().to_owned(),
         cause: connection.shared.log.clean(&cause.into()),
-        // A 5xx error may occur after the call took effect; a 4xx rejection occurs before.
+        // A 5xx error may occur after the call took effect, whereas a 4xx rejection occurs before.
         is_outcome_unknown: status.is_server_error(),
     }
 }

@@ -1,7 +1,7 @@
 //! Input requests inside answers (`input_required`), since 2026-07-28.
 //!
-//! Where a session would carry the child's own request, the answer lists the missing input. The client is asked, and
-//! the request is repeated with its responses.
+//! Without a session, a child cannot send requests of its own. Instead, its answer lists the missing input. Switchboard
+//! asks the client, and then repeats the request with the client's responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use super::status::ListKind;
 use super::transport::Transport;
 use crate::host::{Caller, RpcError};
 
-/// Most rounds of input requests per call.
+/// Maximum number of rounds of input requests per call.
 const ROUNDS: usize = 16;
 
-/// Most pages of tools that are read for header annotations.
+/// Maximum number of tool-list pages read for header annotations.
 const PAGES: usize = 100;
 
 impl Connection {
-    /// Sends a request and answers input requests until the final answer.
+    /// Sends a request, and answers input requests until the final answer arrives.
     pub(super) async fn exchange(
         self: &Arc<Self>,
         method: &str,
@@ -51,7 +51,8 @@ impl Connection {
             return answer;
         }
         let mut answer = match answer {
-            // The server rejected the call unprocessed: it lacks a header that only the tool list could announce.
+            // The server rejected the call before processing it, because a header is missing that only the tool list
+            // announces.
             Err(ChildError::Rpc(error)) if error.code == code::HEADER_MISMATCH && method == "tools/call" => {
                 self.refresh_headers(caller, limit).await?;
                 self.call(method, params, caller, limit).await?
@@ -74,7 +75,7 @@ impl Connection {
         ))
     }
 
-    /// Reads the complete tool list for its header annotations.
+    /// Reads the complete tool list to refresh the header annotations.
     async fn refresh_headers(self: &Arc<Self>, caller: &Caller, limit: Duration) -> Result<(), ChildError> {
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES {
@@ -96,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// Rejects calls of a tool whose header annotations are invalid.
+    /// Rejects a call of a tool whose header annotations are invalid.
     fn check_tool(&self, method: &str, params: Option<&RawValue>) -> Result<(), ChildError> {
         let Transport::Http(http) = &self.transport else { return Ok(()) };
         if method != "tools/call" || self.meta() == Meta::Legacy {
@@ -114,7 +115,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Builds the parameters of the repeated request, with the client's responses.
+    /// Asks the client for the missing input, and builds the parameters of the repeated request.
     async fn with_responses(
         &self,
         missing: &RawObject<'_>,

@@ -1,4 +1,4 @@
-//! Bounded log of a child's output beside the protocol.
+//! Bounded log of a child's output that is not part of the protocol.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -9,41 +9,43 @@ use parking_lot::Mutex;
 use switchboard_sys::clock::Clock;
 use switchboard_sys::files::Dir;
 
-/// Size at which a log file is rotated; one older file is retained.
+/// Maximum size of a log file before it is rotated; one older file is retained.
 const FILE_CAP: u64 = 128 * 1024;
 
-/// Longest logged line in bytes.
+/// Maximum length of a logged line, in bytes.
 const LINE_CAP: usize = 2 * 1024;
 
-/// Number of recent lines available for error messages.
+/// Number of recent lines kept in memory for error messages.
 const TAIL_LINES: usize = 20;
 
-/// Longest quote of a line in an error message, in characters.
+/// Maximum length of a quoted line in an error message, in characters.
 const QUOTE_CAP: usize = 300;
 
-/// Redacts secrets in a text.
+/// Function that redacts secrets in a text.
 pub(super) type Redact = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Log of one child.
+/// Log of one child's output, in memory and in a file.
 pub(super) struct ChildLog {
     dir: Option<Dir>,
     name: String,
     redact: Option<Redact>,
     clock: Clock,
     tail: Mutex<VecDeque<String>>,
-    /// Held during writes, so that two streams do not rotate the file at once.
+    /// Lock held during writes, so that two streams do not rotate the file at the same time.
     writing: Mutex<()>,
 }
 
 impl ChildLog {
-    /// Creates a log in `<child>.log` of the folder, or in memory only.
+    /// Creates a log that writes to `<child>.log` in `dir`.
+    ///
+    /// If `dir` is `None`, the log keeps its lines in memory only.
     pub(super) fn new(dir: Option<Dir>, child: &str, redact: Option<Redact>) -> Self {
         let name = log_name(child);
         let (tail, writing) = (Mutex::default(), Mutex::new(()));
         Self { dir, name, redact, clock: Clock::system(), tail, writing }
     }
 
-    /// Logs lines of arbitrary content.
+    /// Logs lines of arbitrary content, with secrets redacted.
     pub(super) fn note<'a>(&self, lines: impl IntoIterator<Item = &'a [u8]>) {
         let now = self.clock.now();
         let mut text = String::new();
@@ -64,7 +66,7 @@ impl ChildLog {
         }
     }
 
-    /// Returns the last line, short enough to quote; empty if there is none.
+    /// Returns the last line, shortened for quoting; empty if there is no line.
     pub(super) fn last(&self) -> String {
         self.tail.lock().back().map(|line| line.chars().take(QUOTE_CAP).collect()).unwrap_or_default()
     }
@@ -74,18 +76,19 @@ impl ChildLog {
         self.tail.lock().iter().cloned().collect()
     }
 
-    /// Clears the recent lines of the previous run; the file retains them.
+    /// Clears the recent lines of the previous run from memory; the file keeps them.
     pub(super) fn start_run(&self) {
         self.tail.lock().clear();
     }
 
-    /// Removes secrets and terminal control sequences from a text.
+    /// Redacts secrets and strips terminal control sequences from a text.
     pub(super) fn clean(&self, text: &str) -> String {
         let text = strip_control(text);
         self.redact.as_ref().map_or(text.clone(), |redact| redact(&text))
     }
 
-    /// Writes to the file. A failure must not stop the child; it goes to Switchboard's own log.
+    /// Appends to the log file. A write failure must not stop the child, so it is only reported in Switchboard's own
+    /// log.
     fn write(&self, bytes: &[u8]) {
         let Some(dir) = &self.dir else { return };
         let _writing = self.writing.lock();
@@ -130,7 +133,7 @@ fn strip_control(text: &str) -> String {
     while let Some(char) = chars.next() {
         match char {
             '\u{1b}' => match chars.next() {
-                // CSI sequences end with a byte from @ to ~.
+                // A CSI sequence ends with a byte from `@` to `~`.
                 Some('[') => {
                     for char in chars.by_ref() {
                         if matches!(char, '@'..='~') {
@@ -138,7 +141,7 @@ fn strip_control(text: &str) -> String {
                         }
                     }
                 }
-                // OSC and similar sequences end with BEL, or ESC and a backslash.
+                // OSC and similar sequences end with BEL, or with ESC and a backslash.
                 Some(']' | 'P' | '_' | '^') => {
                     while let Some(char) = chars.next() {
                         if char == '\u{7}' || (char == '\u{1b}' && chars.next_if_eq(&'\\').is_some()) {

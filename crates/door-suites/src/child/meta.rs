@@ -1,4 +1,4 @@
-//! Request `_meta` by protocol revision.
+//! Request `_meta`, which depends on the protocol revision.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use switchboard_core::json::{RawObject, to_raw};
 use super::server_requests::capability;
 use crate::host::Caller;
 
-/// The sessionless revision, in which every request carries its own context.
+/// The sessionless revision: every request carries its own context in `_meta`.
 pub(super) const MODERN: &str = "2026-07-28";
 
 /// The newest revision with `initialize`.
@@ -22,21 +22,21 @@ const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
 /// Key of the server info in results of 2026-07-28.
 pub(super) const SERVER_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
-/// The two eras of MCP, by how requests carry context.
+/// `_meta` format, by whether the revision has sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Meta {
-    /// With sessions: capabilities are declared once.
+    /// Revisions with sessions: capabilities are declared once, in the handshake.
     #[default]
     Legacy,
-    /// Without sessions: every request declares them.
+    /// The sessionless revision: every request declares the capabilities.
     Modern,
 }
 
 impl Meta {
-    /// Builds the parameters to send.
+    /// Builds the parameters to send, with `_meta` in this format.
     ///
-    /// The progress token is always our own request id: two clients may use the same token, and a client's token inside
-    /// the parameters must not reach the child.
+    /// The progress token is always Switchboard's own request id. Two clients may use the same token, and a client's
+    /// token must not reach the child.
     pub(super) fn apply(
         self,
         params: Option<&RawValue>,
@@ -51,7 +51,7 @@ impl Meta {
         }
         let empty = RawObject::default().to_raw();
         let params = params.unwrap_or(&empty);
-        // Non-object parameters are sent unchanged: the child reports the error better than we could.
+        // Send non-object parameters unchanged: the child reports the error better than Switchboard could.
         let Some(mut object) = RawObject::parse(params) else { return Some(params.to_owned()) };
         let old_meta = object.get("_meta").map(RawValue::to_owned);
         let mut meta = old_meta.as_deref().and_then(RawObject::parse).unwrap_or_default();
@@ -73,12 +73,12 @@ impl Meta {
     }
 }
 
-/// Returns our client info.
+/// Returns Switchboard's client info for the handshake.
 pub(super) fn client_info() -> Value {
     json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")})
 }
 
-/// Returns the client's capabilities for requests that are relayed to it.
+/// Returns the capabilities that Switchboard declares to the child on behalf of the client.
 pub(super) fn capabilities(caller: &Caller) -> Value {
     let Some(Value::Object(declared)) = caller.host.as_ref().map(|host| host.capabilities()) else {
         return Value::Object(Map::new());

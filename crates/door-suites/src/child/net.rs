@@ -1,8 +1,9 @@
 //! Network access checks against SSRF (server-side request forgery).
 //!
-//! URLs written by the user are allowed, including loopback and private networks. Never allowed are link-local
-//! addresses, where clouds serve credentials, and targets chosen by a server: redirects, other origins, and names that
-//! resolve to such addresses.
+//! URLs written by the user are allowed, including loopback and private networks. The following are always blocked:
+//!
+//! - link-local addresses, where clouds serve credentials, and names that resolve to them;
+//! - targets chosen by a server, such as redirects and other origins.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,13 +18,13 @@ use switchboard_core::error_chain;
 use super::error::ChildError;
 use super::shared::Shared;
 
-/// Metadata services of Alibaba and Oracle, outside the link-local range.
+/// IPv4 metadata services of Alibaba and Oracle, which are outside the link-local range.
 const METADATA_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192)];
 
-/// Amazon's metadata service over IPv6, also outside that range.
+/// Amazon's metadata service over IPv6, which is outside the link-local range.
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
-/// Headers that the protocol sets, which a child's file must not set as well.
+/// Headers set by the protocol; a child's file must not override them.
 const OURS: &[&str] = &[
     "accept",
     "content-length",
@@ -37,12 +38,12 @@ const OURS: &[&str] = &[
     "transfer-encoding",
 ];
 
-/// A blocked address.
+/// Error: the address is blocked against SSRF.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} is a link-local or metadata address, where no MCP server runs")]
 pub(super) struct ForbiddenAddress(IpAddr);
 
-/// Rejects link-local and metadata addresses in every notation.
+/// Rejects link-local and cloud metadata addresses, including IPv4 addresses embedded in IPv6.
 pub(super) fn check_address(address: IpAddr) -> Result<(), ForbiddenAddress> {
     let is_forbidden_v4 = |v4: Ipv4Addr| v4.is_link_local() || METADATA_V4.contains(&v4);
     let is_forbidden = match address {
@@ -55,7 +56,7 @@ pub(super) fn check_address(address: IpAddr) -> Result<(), ForbiddenAddress> {
     if is_forbidden { Err(ForbiddenAddress(address)) } else { Ok(()) }
 }
 
-/// Returns the IPv4 address embedded in the NAT64 prefix `64:ff9b::/96`.
+/// Returns the IPv4 address embedded in an IPv6 address with the NAT64 prefix `64:ff9b::/96`.
 fn nat64(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, 0, 0, 0, 0, high, low] = v6.segments() else { return None };
     let [first, second] = high.to_be_bytes();
@@ -63,7 +64,7 @@ fn nat64(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     (a == 0x64 && b == 0xff9b).then(|| Ipv4Addr::new(first, second, third, fourth))
 }
 
-/// Parses a child's URL and checks its scheme and address.
+/// Parses a child's URL, and checks its scheme and address against SSRF.
 pub(super) fn check_url(shared: &Shared, url: &str, schemes: &[&str]) -> Result<Url, ChildError> {
     let hint = || format!("correct `url` in {}", shared.file().display());
     let parsed = Url::parse(url)
@@ -86,7 +87,9 @@ pub(super) fn check_url(shared: &Shared, url: &str, schemes: &[&str]) -> Result<
     Ok(parsed)
 }
 
-/// Resolves a name and checks all its addresses. The caller connects to exactly these, which prevents DNS rebinding.
+/// Resolves a host name and checks all resolved addresses against SSRF.
+///
+/// The caller connects to exactly these addresses, which prevents DNS rebinding.
 pub(super) async fn resolve(
     host: &str,
     port: u16,
@@ -98,7 +101,7 @@ pub(super) async fn resolve(
     Ok(addresses)
 }
 
-/// Parses the headers of a child's file.
+/// Parses the headers declared in a child's file, and rejects those that the protocol sets.
 pub(super) fn headers(shared: &Shared, declared: &BTreeMap<String, String>) -> Result<HeaderMap, ChildError> {
     let mut headers = HeaderMap::new();
     for (name, value) in declared {
@@ -117,8 +120,9 @@ pub(super) fn headers(shared: &Shared, declared: &BTreeMap<String, String>) -> R
     Ok(headers)
 }
 
-/// Builds an HTTP client that follows no redirects, uses no proxy (which would choose the target) and adds no headers
-/// of its own.
+/// Builds an HTTP client that follows no redirects and adds no headers of its own.
+///
+/// The client uses no proxy either, because a proxy would choose the target address.
 pub(super) fn client(shared: &Shared) -> Result<reqwest::Client, ChildError> {
     reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())

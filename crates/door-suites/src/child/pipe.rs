@@ -1,7 +1,8 @@
 //! Writer for a child's stdin.
 //!
-//! The sender writes a message directly with one system call. If the pipe is full, the rest and all later messages go
-//! to a backlog, which is written as one block: under load many messages share a system call.
+//! The sender writes a message directly with one system call. If the pipe is full, the rest of the message and all
+//! later messages are appended to a backlog. The backlog is written in one block, so that many messages share a system
+//! call under load.
 
 use std::io;
 use std::pin::Pin;
@@ -19,10 +20,11 @@ use super::stdio::DRAIN_TIMEOUT;
 use super::transport::Full;
 use crate::spec::Framing;
 
-/// Largest backlog for a child that does not read. A single message may exceed it; the next one is rejected.
+/// Maximum backlog, in bytes, for a child that does not read its stdin. One message may exceed the limit; the next one
+/// is rejected.
 const BACKLOG: usize = 64 * 1024 * 1024;
 
-/// Handle for a child's stdin, which is closed by `close` or when the last handle is dropped.
+/// Handle for a child's stdin. The pipe is closed by `close` or when the last handle is dropped.
 #[derive(Clone)]
 pub(super) struct PipeWriter(Arc<Inner>);
 
@@ -36,7 +38,7 @@ struct Inner {
 struct State {
     stdin: Option<ChildStdin>,
     backlog: Vec<u8>,
-    /// Number of backlog bytes that are already written.
+    /// Number of bytes of the backlog that are already written.
     written: usize,
 }
 
@@ -46,7 +48,7 @@ impl PipeWriter {
         Self(Arc::new(Inner { state, rest: Notify::new(), framing }))
     }
 
-    /// Writes a message; what the pipe does not accept goes to the backlog.
+    /// Writes a message. Bytes that the pipe does not accept are appended to the backlog.
     pub(super) fn send(&self, body: Vec<u8>) -> Result<(), Full> {
         let message = match self.0.framing {
             Framing::Auto | Framing::Newline => {
@@ -68,11 +70,11 @@ impl PipeWriter {
         if state.backlog.is_empty()
             && let Some(stdin) = &mut state.stdin
         {
-            // No wake-up needed: if the pipe is full, the backlog task polls it with its own waker.
+            // A no-op waker suffices: if the pipe is full, the backlog task polls it with its own waker.
             let mut context = Context::from_waker(Waker::noop());
             match Pin::new(stdin).poll_write(&mut context, &message) {
                 Poll::Ready(Ok(count)) => written = count,
-                // The reader and the process watcher notice the child's end.
+                // Ignore the error: the stdout reader and the process watcher notice that the child has ended.
                 Poll::Ready(Err(_)) => return Ok(()),
                 Poll::Pending => {}
             }
@@ -84,14 +86,14 @@ impl PipeWriter {
         Ok(())
     }
 
-    /// Closes the child's stdin, which asks the child to exit.
+    /// Closes the child's stdin, which tells the child to exit.
     pub(super) fn close(&self) {
         let mut state = self.0.state.lock();
         state.stdin = None;
         (state.backlog, state.written) = (Vec::new(), 0);
     }
 
-    /// Writes the backlog for the lifetime of the connection.
+    /// Writes the backlog whenever there is one, until the connection ends.
     pub(super) async fn write_backlog(self, connection: Arc<Connection>) {
         loop {
             tokio::select! {
@@ -102,7 +104,8 @@ impl PipeWriter {
                 () = connection.ended() => return,
                 written = std::future::poll_fn(|context| self.poll_backlog(context)) => written,
             };
-            // Usually the child is about to exit, and then its exit status is the better cause.
+            // The child is usually about to exit. Its exit status is a better cause than the write error, so wait for
+            // it.
             if let Err(error) = written
                 && timeout(DRAIN_TIMEOUT, connection.ended()).await.is_err()
             {
@@ -119,7 +122,7 @@ impl PipeWriter {
                 Poll::Ready(Ok(count)) => *written += count,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
-                    // Free written bytes only when they are the larger part, so that moving the rest pays off.
+                    // Remove written bytes only when they are the larger part, so that moving the rest pays off.
                     if *written > backlog.len() / 2 {
                         backlog.drain(..std::mem::take(written));
                     }

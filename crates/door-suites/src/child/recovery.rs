@@ -1,4 +1,6 @@
-//! Restart policy: exponential backoff and circuit breaker. Time and randomness are arguments.
+//! Restart policy: exponential backoff and circuit breaker.
+//!
+//! Time and randomness are passed as arguments.
 
 use std::time::Duration;
 
@@ -9,23 +11,23 @@ use super::shared::RecoveryRules;
 /// Failure history of a child.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
-    /// Consecutive failed starts and early crashes.
+    /// Consecutive failed starts and early crashes, which determine the backoff.
     failures: u32,
-    /// Consecutive failed starts, which open the circuit.
+    /// Consecutive failed starts; enough of them open the circuit breaker.
     failed_starts: u32,
-    /// Earliest time of the next start.
+    /// Earliest time of the next start; `None` if no backoff applies.
     until: Option<Instant>,
     reason: String,
 }
 
-/// Decision on a start.
+/// Decision on whether a child may be started.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Gate {
-    /// Start after this delay, which may be zero.
+    /// Start after this delay, which is zero if there is no backoff.
     After(Duration),
-    /// The circuit is open: do not start.
+    /// The circuit breaker is open: do not start.
     Shut { failures: u32, retry_in: Duration },
-    /// The circuit is half-open: one trial start, for which no other caller waits.
+    /// The circuit breaker is half-open: make one trial start, and reject other callers meanwhile.
     Probe,
 }
 
@@ -58,7 +60,7 @@ impl Recovery {
         self.until = None;
     }
 
-    /// Records a crash after this uptime.
+    /// Records a crash after an uptime of `ran`.
     pub(super) fn crashed(
         &mut self,
         rules: &RecoveryRules,
@@ -72,7 +74,7 @@ impl Recovery {
         self.until = Some(now + backoff(rules, self.failures, chance));
     }
 
-    /// Returns the remaining delay and the reason for it.
+    /// Returns the remaining backoff and its cause, if the child is in backoff.
     pub(super) fn waits(&self, now: Instant) -> Option<(Duration, &str)> {
         let wait = self.until?.saturating_duration_since(now);
         (!wait.is_zero()).then_some((wait, self.reason.as_str()))
@@ -83,14 +85,15 @@ impl Recovery {
         self.failed_starts
     }
 
-    /// Returns the last failure; empty if there was none.
+    /// Returns the cause of the last failure; empty if there was none.
     pub(super) fn reason(&self) -> &str {
         &self.reason
     }
 }
 
-/// Returns the backoff: doubles with each failure, with up to half as jitter, so that children that failed together do
-/// not all restart at once.
+/// Computes the backoff, which doubles with each failure up to the maximum. Jitter reduces it by up to half.
+///
+/// The jitter prevents children that failed together from restarting at the same time.
 fn backoff(rules: &RecoveryRules, failures: u32, chance: f64) -> Duration {
     let factor = 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
     let longest = rules.first.saturating_mul(factor).min(rules.most);

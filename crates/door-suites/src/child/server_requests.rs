@@ -1,4 +1,6 @@
-//! Requests from a child to its client. Only `ping` is answered here; others are relayed to the client or refused.
+//! Requests from a child to its client.
+//!
+//! Only `ping` is answered here. Other requests are relayed to the client or refused.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,15 +15,15 @@ use super::envelope::{answer, code};
 use super::status::count;
 use crate::host::{Host, RpcError};
 
-/// Most open requests per child; one more is refused with the reason.
+/// Maximum number of open requests per child; further requests are refused with an error.
 const OPEN: usize = 64;
 
-/// Requests waiting for a client's answer, by the child's own ids.
+/// Requests of the child that are waiting for a client's answer, keyed by the child's request id.
 #[derive(Default)]
 pub(super) struct ServerRequests(Mutex<HashMap<String, CancellationToken>>);
 
 impl ServerRequests {
-    /// True if a request is open.
+    /// Returns true if any request is open.
     pub(super) fn has_open(&self) -> bool {
         !self.0.lock().is_empty()
     }
@@ -34,7 +36,7 @@ impl ServerRequests {
         }
     }
 
-    /// Cancels all requests.
+    /// Cancels all open requests.
     pub(super) fn cancel_all(&self) {
         for cancel in std::mem::take(&mut *self.0.lock()).into_values() {
             cancel.cancel();
@@ -43,7 +45,7 @@ impl ServerRequests {
 }
 
 impl Connection {
-    /// Handles a request of the child.
+    /// Handles a request sent by the child.
     pub(super) fn handle_request(
         self: &Arc<Self>,
         id: &RawValue,
@@ -84,7 +86,7 @@ impl Connection {
         });
     }
 
-    /// Returns the client that a request is for, if it declared the required capability.
+    /// Returns the client that should receive a request, if the client declared the required capability.
     pub(super) fn host_with_capability(
         &self,
         method: &str,
@@ -125,7 +127,7 @@ pub(super) fn capability(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Refuses the request if the client did not declare the capability.
+/// Returns an error if the client did not declare the capability.
 pub(super) fn check_capability(host: &Arc<dyn Host>, method: &str, capability: &str) -> Result<(), RpcError> {
     if host.capabilities().get(capability).is_some_and(|declared| !declared.is_null()) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! State of a child across restarts: name, log, counters, events.
+//! State of a child that survives restarts: spec, log, counters and events.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,42 +18,42 @@ use super::log::{ChildLog, Redact};
 use super::status::{ChildEvent, Counters, ListKind};
 use crate::spec::ChildSpec;
 
-/// Capacity of the event channel. A receiver that lags is notified that it missed events.
+/// Capacity of the event channel. A receiver that lags behind gets an error that it missed events.
 const EVENTS: usize = 256;
 
-/// Options of a child beside its spec.
+/// Options of a child that are not part of its spec.
 #[derive(Clone)]
 pub struct ChildOptions {
-    /// Folder for `<name>.log`.
+    /// Folder for the log file `<name>.log`.
     pub log: Option<Dir>,
-    /// Folder for the detected framing of a child.
+    /// Folder in which the detected framing of a child is cached.
     pub cache: Option<Dir>,
-    /// Kills the child if this process is killed.
+    /// Client of the reaper, which kills the child if this process is killed.
     pub guard: Option<ReaperClient>,
-    /// Redacts secrets before a text is logged or quoted.
+    /// Function that redacts secrets before a text is logged or quoted.
     pub redact: Option<Redact>,
-    /// Largest accepted message in bytes.
+    /// Maximum size of an accepted message, in bytes.
     pub message_cap: usize,
-    /// Most waiting requests; one more is rejected as [`ChildError::Busy`].
+    /// Maximum number of waiting requests; further requests are rejected with [`ChildError::Busy`].
     pub queue: usize,
-    /// Grace period after closing stdin, and again after SIGTERM.
+    /// Grace period after stdin is closed, and again after SIGTERM.
     pub grace: Duration,
-    /// Restart policy.
+    /// Restart policy: backoff and circuit breaker.
     pub recovery: RecoveryRules,
 }
 
 /// Restart policy: backoff and circuit breaker.
 #[derive(Debug, Clone, Copy)]
 pub struct RecoveryRules {
-    /// Backoff after the first failure. Doubles with each failure, with up to half as jitter.
+    /// Backoff after the first failure. It doubles with each failure; jitter reduces it by up to half.
     pub first: Duration,
-    /// Longest backoff.
+    /// Maximum backoff.
     pub most: Duration,
-    /// Consecutive failed starts that open the circuit.
+    /// Number of consecutive failed starts that opens the circuit breaker.
     pub failures: u32,
-    /// Time for which the circuit stays open.
+    /// Time for which the circuit breaker stays open.
     pub open: Duration,
-    /// Uptime after which earlier failures are forgotten.
+    /// Uptime after which a crash counts as the first failure again.
     pub healthy: Duration,
 }
 
@@ -66,7 +66,7 @@ impl Default for ChildOptions {
             redact: None,
             message_cap: 64 * 1024 * 1024,
             queue: 1024,
-            // Two grace periods and the final SIGKILL stay below the five seconds allowed for shutdown.
+            // Two grace periods and the final SIGKILL must take less than the five seconds allowed for shutdown.
             grace: Duration::from_millis(1500),
             recovery: RecoveryRules {
                 first: Duration::from_millis(200),
@@ -79,22 +79,22 @@ impl Default for ChildOptions {
     }
 }
 
-/// State shared by all parts of a child's client.
+/// State shared by all parts of a child's client, across restarts.
 pub(super) struct Shared {
     pub(super) spec: Arc<ChildSpec>,
     pub(super) options: ChildOptions,
     pub(super) log: ChildLog,
     pub(super) counters: Counters,
-    /// Number of connections not yet cleaned up, including ended ones.
+    /// Number of connections that are not yet cleaned up, including ended ones.
     living: watch::Sender<usize>,
-    /// Created for the first listener: its buffer takes 20 kB, and most children are never started.
+    /// Event channel, created for the first listener. Its buffer takes 20 kB, and most children are never started.
     events: OnceLock<broadcast::Sender<ChildEvent>>,
     list_changes: Mutex<HashMap<ListKind, ListChangeState>>,
-    /// Number of announced tool-list changes, counted immediately, while events are debounced.
+    /// Number of tool-list changes that the child announced. Counted immediately, whereas events are debounced.
     pub(super) tool_changes: AtomicU64,
 }
 
-/// Guard for a resource of the child that is still in use.
+/// Guard for a resource of the child that must be released before the child counts as stopped.
 pub(super) struct LiveGuard(Arc<Shared>);
 
 impl Drop for LiveGuard {
@@ -103,7 +103,7 @@ impl Drop for LiveGuard {
     }
 }
 
-/// Debounce state of a list: last event, and whether another is scheduled.
+/// Debounce state of one list: when the last event was sent, and whether another is scheduled.
 #[derive(Clone, Copy)]
 struct ListChangeState {
     sent: Instant,
@@ -127,7 +127,7 @@ impl Shared {
 
     /// Waits until all resources of the child are released.
     pub(super) async fn wait_stopped(&self) {
-        // The sender belongs to `self`, so it outlives this wait.
+        // The wait cannot fail: `self` owns the sender, so the sender outlives the wait.
         let _ = self.living.subscribe().wait_for(|&living| living == 0).await;
     }
 
@@ -136,7 +136,7 @@ impl Shared {
         &self.spec.name
     }
 
-    /// Returns the file that describes the child.
+    /// Returns the path of the file that describes the child.
     pub(super) fn file(&self) -> &PathBuf {
         &self.spec.file
     }
@@ -145,14 +145,14 @@ impl Shared {
         self.events.get_or_init(|| broadcast::channel(EVENTS).0).subscribe()
     }
 
-    /// Publishes an event to listeners, if there are any.
+    /// Publishes an event to the listeners, if there are any.
     pub(super) fn publish(&self, event: ChildEvent) {
         if let Some(events) = self.events.get() {
             let _ = events.send(event);
         }
     }
 
-    /// Publishes a list change, debounced.
+    /// Publishes a list change. Events are debounced per list.
     pub(super) fn list_changed(self: &Arc<Self>, kind: ListKind) {
         if kind == ListKind::Tools {
             self.tool_changes.fetch_add(1, Ordering::Relaxed);
@@ -178,7 +178,7 @@ impl Shared {
         }
     }
 
-    /// Builds the error of a failed start.
+    /// Builds the error for a failed start.
     pub(super) fn cannot_start(&self, cause: impl Into<String>, hint: impl Into<String>) -> ChildError {
         ChildError::CannotStart {
             child: self.name().to_owned(),

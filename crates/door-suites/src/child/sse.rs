@@ -1,4 +1,6 @@
-//! SSE transport of 2024-11-05: one event stream from the server, and POSTs to an endpoint that it announces.
+//! SSE transport of revision 2024-11-05.
+//!
+//! The server sends on one event stream and announces an endpoint, to which the client POSTs its messages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,14 +20,14 @@ use super::start::{open_session, within_spawn_limit};
 use super::transport::{SendFuture, Transport};
 use crate::host::Caller;
 
-/// SSE transport; holds the POST endpoint.
+/// SSE transport; holds the announced POST endpoint.
 pub(super) struct SseTransport {
     client: reqwest::Client,
     endpoint: Url,
     headers: HeaderMap,
 }
 
-/// Connects and opens a session.
+/// Connects to the server and opens a session.
 pub(super) async fn start(
     shared: &Arc<Shared>,
     url: &str,
@@ -45,7 +47,7 @@ pub(super) async fn start(
     within_spawn_limit(shared, Box::pin(starting)).await
 }
 
-/// Opens the stream and waits for the announced endpoint.
+/// Opens the event stream and waits for the server to announce the endpoint.
 async fn connect(
     shared: &Shared,
     client: &reqwest::Client,
@@ -78,7 +80,9 @@ async fn connect(
     }
 }
 
-/// Resolves the announced endpoint, which must have the same origin: requests may contain secrets.
+/// Resolves the announced endpoint and rejects one of a different origin (SSRF).
+///
+/// Requests may contain secrets, which must not be sent to another origin.
 fn endpoint(url: &Url, data: &[u8]) -> Result<Url, String> {
     let text = String::from_utf8_lossy(data);
     let endpoint = url
@@ -91,7 +95,7 @@ fn endpoint(url: &Url, data: &[u8]) -> Result<Url, String> {
     Ok(endpoint)
 }
 
-/// Handles messages until the stream ends.
+/// Handles the messages of the event stream until the stream ends.
 async fn read(response: Response, mut events: EventParser, connection: Arc<Connection>, _living: LiveGuard) {
     let cause = tokio::select! {
         () = connection.ended() => None,
@@ -106,7 +110,7 @@ async fn read(response: Response, mut events: EventParser, connection: Arc<Conne
 }
 
 impl SseTransport {
-    /// Posts a message. The answer arrives on the stream.
+    /// Posts a message. The answer arrives on the event stream.
     pub(super) fn post(self: &Arc<Self>, connection: &Arc<Connection>, body: Vec<u8>) -> SendFuture {
         let (transport, connection) = (Arc::clone(self), Arc::clone(connection));
         async move {

@@ -1,4 +1,4 @@
-//! Starts and opens a child, by transport.
+//! Starts a child and opens its session, for each kind of transport.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,24 +17,27 @@ use super::{http, sse, stdio, ws};
 use crate::host::Caller;
 use crate::spec::{Framing, Launch};
 
-/// Number and interval of CPU samples that decide whether a program is busy.
+/// Number of CPU samples that decide whether a program is busy. `BUSY_INTERVAL` is the interval between two samples.
 const BUSY_SAMPLES: u32 = 10;
 const BUSY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// CPU ticks of 10 ms in that time from which a program counts as busy: a tenth of a core.
+/// Minimum number of CPU ticks during the samples of a busy program.
+///
+/// A tick takes 10 ms, so this is a tenth of a core.
 const BUSY_TICKS: u64 = 5;
 
-/// Extra request time for the final busy check, so that the request does not time out first. Ten times the duration of
-/// a check.
+/// Extra time for the `initialize` request, ten times the duration of a busy check.
+///
+/// It keeps the request from timing out before the final busy check.
 const FINAL_CHECK: Duration = Duration::from_secs(5);
 
-/// Largest framing cache file; it holds one word.
+/// Maximum size of a framing cache file, which contains one word.
 const FRAMING_FILE_CAP: u64 = 64;
 
-/// Hint for remote servers that cannot be opened.
+/// Hint for a remote server that cannot be opened.
 const CHECK_REMOTE: &str = "check its `url`, `type` and `headers`, and that the server runs";
 
-/// Starts a child and caches its detected framing.
+/// Starts a child, and caches the framing that was detected for it.
 pub(super) struct Starter {
     shared: Arc<Shared>,
     framing: Mutex<Option<Framing>>,
@@ -45,7 +48,7 @@ impl Starter {
         Self { shared, framing: Mutex::new(None) }
     }
 
-    /// Starts and opens the child. On failure it cleans up completely.
+    /// Starts the child and opens its session. On failure, everything that was started is cleaned up.
     pub(super) async fn start(&self, caller: &Caller) -> Result<Arc<Connection>, ChildError> {
         self.shared.log.start_run();
         match &self.shared.spec.launch {
@@ -62,11 +65,13 @@ impl Starter {
         }
     }
 
-    /// Tries line framing first. A program that is running but wrote nothing may be waiting for the end of a header
-    /// block: it is restarted, because its stdin is unusable by then, and gets header blocks.
+    /// Starts a program, trying both framings: the cached one first, by default lines.
     ///
-    /// A known package runner gets the download timeout at once. Any other program that ignores header blocks as well,
-    /// but wrote to its log, may be busy with a download: it is restarted once more with that timeout.
+    /// A program that is idle and wrote nothing may be waiting for the end of a header block. Its stdin is unusable by
+    /// then, so the program is restarted with the other framing.
+    ///
+    /// A known package runner gets the download timeout at once. Any other program that does not answer in either
+    /// framing, but wrote to its log, may be busy with a download. It is restarted once more with the download timeout.
     async fn start_with_fallback(
         &self,
         caller: &Caller,
@@ -80,7 +85,7 @@ impl Starter {
             Err(failure) => failure,
         };
         let was_mute = failure.kind == FailureKind::Mute;
-        // The cached framing may be outdated, and then the program may fail in any way.
+        // The cached framing may be outdated, in which case the program may fail in any way.
         let may_be_outdated = first == Framing::ContentLength && failure.kind != FailureKind::Busy;
         if !was_mute && !may_be_outdated {
             return Err(failure.error);
@@ -101,7 +106,7 @@ impl Starter {
                 let last = self.start_program(caller, Framing::Newline, limits.fetch).await;
                 last.map_err(|failure| failure.error)
             }
-            // Report the failure of the usual framing: the other one fails for every slow child.
+            // Report the failure of the first framing, because the other framing fails for every slow child.
             Err(_) => Err(failure.error),
         }
     }
@@ -114,7 +119,7 @@ impl Starter {
 
     /// Starts the program and opens a session.
     ///
-    /// A program that is busy at the timeout is still starting, and gets as much time as a download.
+    /// If the program is still busy at the timeout, the timeout is extended to the download timeout.
     async fn start_program(
         &self,
         caller: &Caller,
@@ -178,7 +183,7 @@ impl Starter {
     }
 }
 
-/// A failed start, classified by whether another framing may help.
+/// A failed start, with a classification that decides whether to try another framing.
 struct StartFailure {
     error: ChildError,
     kind: FailureKind,
@@ -186,16 +191,17 @@ struct StartFailure {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailureKind {
-    /// Ran idle without output: may expect another framing.
+    /// The program was idle and wrote nothing: it may expect another framing.
     Mute,
-    /// Busy at the timeout: a restart would be just as busy.
+    /// The program was still busy at the timeout: a restart would not help.
     Busy,
-    /// Ended, or wrote something other than an answer.
+    /// The program ended, or wrote something other than an answer.
     Other,
 }
 
-/// Waits for the start timeout: until `limit` if the program is idle then, at most until `most`. True if the program is
-/// busy at that moment.
+/// Waits for the start timeout: `limit` for an idle program, up to `most` for a busy one.
+///
+/// Returns true if the program was busy at the end of the wait.
 async fn wait_out_start(connection: &Connection, started: Instant, limit: Duration, most: Duration) -> bool {
     sleep_until(started + limit).await;
     let Some(pid) = connection.pid else { return false };
@@ -212,7 +218,7 @@ async fn wait_out_start(connection: &Connection, started: Instant, limit: Durati
     }
 }
 
-/// True if a program runs, or is ready to run, for a large part of the sampling time.
+/// Returns true if a program was running or runnable in a large part of the samples.
 async fn is_busy(pid: u32) -> bool {
     let activity =
         || async move { tokio::task::spawn_blocking(move || platform::activity(pid)).await.ok().flatten() };
@@ -227,7 +233,7 @@ async fn is_busy(pid: u32) -> bool {
     running * 2 >= BUSY_SAMPLES || last.ticks.saturating_sub(first.ticks) >= BUSY_TICKS
 }
 
-/// Guard of an incomplete handshake; ends the connection if dropped before `complete`.
+/// Guard of an incomplete handshake. Ends the connection if it is dropped before `complete`.
 pub(super) struct OpeningGuard {
     connection: Arc<Connection>,
     is_open: bool,
@@ -238,7 +244,7 @@ impl OpeningGuard {
         Self { connection: Arc::clone(connection), is_open: false }
     }
 
-    /// Marks the handshake as complete, so that the connection stays.
+    /// Marks the handshake as complete, so that dropping the guard does not end the connection.
     pub(super) fn complete(mut self) {
         self.is_open = true;
     }
@@ -247,13 +253,13 @@ impl OpeningGuard {
 impl Drop for OpeningGuard {
     fn drop(&mut self) {
         if !self.is_open {
-            // A program that never completed the handshake gets no grace period.
+            // A program that never completed the handshake is killed without a grace period.
             self.connection.end("the connection was not opened", EndKind::Fault);
         }
     }
 }
 
-/// Opens a connection that only needs `initialize`, within the start timeout.
+/// Opens a connection whose handshake is a plain `initialize`, within the start timeout.
 pub(super) async fn open_session(
     connection: Arc<Connection>,
     caller: &Caller,
@@ -268,7 +274,7 @@ pub(super) async fn open_session(
     Ok(connection)
 }
 
-/// Opens a remote child within its start limit.
+/// Runs the opening of a remote child within its start timeout.
 pub(super) async fn within_spawn_limit<T>(
     shared: &Shared,
     starting: impl Future<Output = Result<T, ChildError>>,
@@ -277,7 +283,7 @@ pub(super) async fn within_spawn_limit<T>(
     timeout(limit, starting).await.unwrap_or_else(|_| Err(spawn_timeout(shared, limit)))
 }
 
-/// Builds the error of a start that timed out.
+/// Builds the error for a start that timed out after `after`.
 pub(super) fn spawn_timeout(shared: &Shared, after: Duration) -> ChildError {
     let advice = match &shared.spec.launch {
         Launch::Stdio { .. } => "run its command by hand once, which also downloads what it needs",
@@ -287,7 +293,7 @@ pub(super) fn spawn_timeout(shared: &Shared, after: Duration) -> ChildError {
     ChildError::SpawnTimeout { child: shared.name().to_owned(), after, last_line: shared.log.last(), hint }
 }
 
-/// Converts an error during the handshake into a start error.
+/// Converts an error of the handshake into an error of the start.
 pub(super) fn as_start_error(shared: &Shared, error: ChildError, limit: Duration) -> ChildError {
     match error {
         ChildError::Timeout { .. } => spawn_timeout(shared, limit),

@@ -8,21 +8,21 @@ use serde_json::value::RawValue;
 
 use crate::host::ClientRef;
 
-/// Kind of list that a child offers.
+/// Kind of MCP list that a child offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ListKind {
-    /// Tools.
+    /// MCP tools.
     Tools,
-    /// Resources.
+    /// MCP resources.
     Resources,
-    /// Resource templates.
+    /// MCP resource templates.
     ResourceTemplates,
-    /// Prompts.
+    /// MCP prompts.
     Prompts,
 }
 
 impl ListKind {
-    /// Returns the MCP method that lists these items.
+    /// Returns the MCP method that lists items of this kind.
     pub fn method(self) -> &'static str {
         match self {
             Self::Tools => "tools/list",
@@ -32,7 +32,7 @@ impl ListKind {
         }
     }
 
-    /// Returns the result member that contains them.
+    /// Returns the member of the method's result that contains the items.
     pub fn member(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -42,7 +42,7 @@ impl ListKind {
         }
     }
 
-    /// Returns the server capability for them.
+    /// Returns the server capability required for items of this kind.
     pub(super) fn capability(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -61,29 +61,29 @@ pub struct InitializeResult {
     pub capabilities: Value,
     /// Server name and version.
     pub server_info: Value,
-    /// Instructions for models.
+    /// Server instructions for models.
     pub instructions: Option<String>,
 }
 
-/// Event of a child.
+/// Event published by a child.
 #[derive(Debug, Clone)]
 pub enum ChildEvent {
     /// A list has changed. Debounced to one event per list in 100 ms.
     ListChanged(ListKind),
-    /// A resource was updated; carries the notification's parameters.
+    /// A resource was updated. Carries the parameters of the notification.
     ResourceUpdated(Box<RawValue>),
-    /// A notification for one client: a log message, or the completion of an elicitation.
+    /// A notification for one client: a log message or the completion of an elicitation.
     Notification {
         /// Method of the notification.
         method: &'static str,
-        /// Its parameters.
+        /// Parameters of the notification.
         params: Box<RawValue>,
-        /// The receiving client.
+        /// Client that receives the notification.
         to: ClientRef,
     },
-    /// The child has stopped or was disconnected.
+    /// The child has stopped or its connection has ended.
     Stopped {
-        /// Cause.
+        /// Reason why the child stopped.
         reason: String,
     },
 }
@@ -95,29 +95,29 @@ pub struct ChildStatus {
     pub state: ChildState,
     /// Counters since the handle was created.
     pub counts: Counts,
-    /// Last error.
+    /// Text of the last error, if there was one.
     pub last_error: Option<String>,
 }
 
 /// Lifecycle state of a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChildState {
-    /// Never started, or stopped.
+    /// The child was never started, or has stopped.
     NotStarted,
-    /// Starting.
+    /// The child is starting.
     Starting,
-    /// Running.
+    /// The child is running.
     Running {
-        /// Process id, if it is a local process.
+        /// Process id, if the child is a local process.
         pid: Option<u32>,
-        /// Start time.
+        /// Time of the start.
         since: Timestamp,
         /// Number of requests in flight.
         in_flight: usize,
     },
-    /// Failed; in backoff until `until`.
+    /// The child failed and is in backoff.
     Backoff {
-        /// Earliest time of the next start.
+        /// Earliest time at which the child is started again.
         until: Timestamp,
         /// Cause of the failure.
         reason: String,
@@ -126,16 +126,16 @@ pub enum ChildState {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters of a child.
+        /// Counters of a child since its handle was created.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
 
-        /// Live counters behind [`Counts`].
+        /// Live counters, from which [`Counts`] are read.
         #[derive(Debug, Default)]
         pub(super) struct Counters { $(pub(super) $name: AtomicU64,)* }
 
         impl Counters {
-            /// Returns the current values.
+            /// Returns a snapshot of the counters.
             pub(super) fn read(&self) -> Counts {
                 Counts { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
@@ -144,25 +144,25 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Successful starts.
+    /// Number of successful starts.
     starts,
-    /// Failed starts.
+    /// Number of failed starts.
     failed_starts,
-    /// Unexpected ends.
+    /// Number of unexpected ends.
     crashes,
-    /// Requests sent.
+    /// Number of requests sent.
     calls,
-    /// Requests that timed out.
+    /// Number of requests that timed out.
     timeouts,
-    /// Cancelled requests.
+    /// Number of requests that were cancelled.
     cancelled,
-    /// Answers without a matching request: unknown, duplicate or late ones.
+    /// Number of answers without a matching request, because the id is unknown, duplicate or late.
     stray_answers,
-    /// Lines on stdout that are not messages.
+    /// Number of lines on stdout that are not messages.
     stdout_lines,
-    /// Progress notifications dropped because their caller was slow.
+    /// Number of progress notifications dropped because the caller was slow.
     dropped_progress,
-    /// Refused requests of the child.
+    /// Number of requests of the child that were refused.
     refused_requests,
 }
 

@@ -18,14 +18,16 @@ use super::status::count;
 use super::transport::Transport;
 use crate::spec::{Framing, Launch};
 
-/// Time to drain the output of a program that has ended, and for a program to exit after closing its stdout. Usually
-/// both are immediate; the wait only preserves the order of events.
+/// Maximum time to drain the output of a program that has ended.
+///
+/// This is also the maximum time for a program to exit after it closes its stdout. Both usually happen immediately; the
+/// wait only preserves the order of events.
 pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Read size for stderr.
+/// Size of the read buffer for stderr, in bytes.
 const STDERR_BUFFER: usize = 16 * 1024;
 
-/// Starts the program. Sends nothing to it.
+/// Starts the program, without sending anything to it.
 pub(super) async fn start(shared: &Arc<Shared>, framing: Framing) -> Result<Arc<Connection>, ChildError> {
     let Launch::Stdio { command, args, env, cwd, .. } = &shared.spec.launch else {
         return Err(shared.cannot_start("it is not a program", "give it a `command`"));
@@ -59,13 +61,13 @@ pub(super) async fn start(shared: &Arc<Shared>, framing: Framing) -> Result<Arc<
     Ok(connection)
 }
 
-/// Reads messages until the stream or the connection ends.
+/// Reads messages from stdout until the stream or the connection ends.
 async fn read(mut stdout: ChildStdout, connection: Arc<Connection>) {
     let mut frames = FrameReader::new(connection.shared.options.message_cap);
     loop {
         let read = tokio::select! {
             read = stdout.read_buf(frames.buffer()) => read,
-            // Output of a child that is being stopped gracefully has no receiver.
+            // Stop reading: output of a child that is being stopped has no receiver.
             () = connection.ended() => return,
         };
         if !matches!(read, Ok(1..)) {
@@ -109,7 +111,7 @@ fn is_json(body: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok()
 }
 
-/// Logs stderr line by line; only over-long lines are split.
+/// Logs stderr line by line; splits a line only if it is too long.
 async fn log_stderr(mut stderr: ChildStderr, shared: Arc<Shared>) {
     let mut bytes = Vec::with_capacity(STDERR_BUFFER);
     while let Ok(1..) = stderr.read_buf(&mut bytes).await {
@@ -124,7 +126,7 @@ async fn log_stderr(mut stderr: ChildStderr, shared: Arc<Shared>) {
     shared.log.note([&bytes[..]]);
 }
 
-/// Supervises the process until it or the connection ends, and then stops it.
+/// Waits until the process or the connection ends, and then stops the process.
 async fn supervise(
     mut process: Process,
     writer: PipeWriter,
@@ -135,12 +137,13 @@ async fn supervise(
 ) {
     let exited = tokio::select! {
         status = process.wait() => Some(status),
-        // Without stdout the program is of no use. Usually it is about to exit, and its status is the better cause.
+        // A program that closed its stdout is useless. It is usually about to exit, and its exit status is a better
+        // cause.
         _ = &mut reader => timeout(DRAIN_TIMEOUT, process.wait()).await.ok(),
         () = connection.ended() => None,
     };
     if let Some(status) = exited {
-        // The whole process group has ended, so the streams end once they are drained.
+        // The whole process group has ended, so both streams end as soon as they are drained.
         let _ = timeout(DRAIN_TIMEOUT, async {
             if !reader.is_finished() {
                 let _ = reader.await;

@@ -1,4 +1,4 @@
-//! The transports to a child, behind one type.
+//! Transports to a child, combined in one enum.
 
 use std::sync::Arc;
 
@@ -14,43 +14,43 @@ use super::ws::WsTransport;
 
 /// Transport to a child.
 pub(super) enum Transport {
-    /// Stdin of a program.
+    /// The stdio transport: messages are written to the stdin of a local program.
     Pipe(PipeWriter),
-    /// Streamable HTTP.
+    /// The Streamable HTTP transport.
     Http(Arc<HttpTransport>),
-    /// POSTs beside an SSE stream.
+    /// The SSE transport: messages are POSTed, answers arrive on an SSE stream.
     Sse(Arc<SseTransport>),
-    /// A WebSocket.
+    /// The WebSocket transport.
     Ws(WsTransport),
 }
 
 /// An outgoing message.
 pub(super) struct Outgoing<'a> {
-    /// JSON text.
+    /// The message as JSON text.
     pub(super) body: Vec<u8>,
-    /// Request id, if it is a request.
+    /// Id of the request; `None` for other messages.
     pub(super) id: Option<u64>,
-    /// Method; empty for an answer.
+    /// Method of the message; empty for an answer.
     pub(super) method: &'a str,
-    /// Parameters, if it is a request.
+    /// Parameters of the request; `None` for other messages.
     pub(super) params: Option<&'a RawValue>,
 }
 
-/// A send in progress. If it completes without an answer, the answer may still arrive on another stream.
+/// Future of a message being sent. If it completes without an answer, the answer may still arrive on another stream.
 pub(super) type SendFuture = BoxFuture<'static, Result<(), ChildError>>;
 
-/// Result of sending a message.
+/// Outcome of sending a message.
 pub(super) enum SendOutcome {
-    /// Sent, or queued for as long as the connection lasts.
+    /// The message was sent or queued. It is lost only if the connection ends.
     Done,
-    /// Could not be sent.
+    /// The message could not be sent.
     Failed(ChildError),
-    /// Sent while the future is polled; dropping it abandons the message and its answer.
+    /// The message is sent while the future is polled. Dropping the future abandons the message and its answer.
     InFlight(SendFuture),
 }
 
 impl Transport {
-    /// Sends a message.
+    /// Sends a message over this transport.
     pub(super) fn send(&self, connection: &Arc<Connection>, message: Outgoing<'_>) -> SendOutcome {
         let taken = match self {
             Self::Pipe(pipe) => pipe.send(message.body),
@@ -68,6 +68,6 @@ impl Transport {
     }
 }
 
-/// The send queue is full.
+/// Error: the send queue is full.
 #[derive(Debug)]
 pub(super) struct Full;

@@ -1,4 +1,4 @@
-//! WebSocket transport with subprotocol `mcp`: one message per text frame.
+//! WebSocket transport with the subprotocol `mcp`: one message per text frame.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use super::start::{open_session, within_spawn_limit};
 use super::transport::{Full, Transport};
 use crate::host::Caller;
 
-/// Most queued messages; one more is rejected as busy.
+/// Maximum number of queued messages; further messages are rejected as busy.
 const QUEUE: usize = 256;
 
-/// Longest wait for the server to acknowledge the close.
+/// Maximum wait for the server to acknowledge the close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -34,7 +34,8 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 pub(super) struct WsTransport(mpsc::Sender<Vec<u8>>);
 
 impl WsTransport {
-    /// Queues a message. A message for a closed socket is dropped; its sender learns of the end from the connection.
+    /// Queues a message. If the socket is closed, the message is dropped, and the sender gets an error from the
+    /// connection.
     pub(super) fn send(&self, body: Vec<u8>) -> Result<(), Full> {
         match self.0.try_send(body) {
             Err(mpsc::error::TrySendError::Full(_)) => Err(Full),
@@ -43,7 +44,7 @@ impl WsTransport {
     }
 }
 
-/// Connects and opens a session.
+/// Connects to the server and opens a session.
 pub(super) async fn start(
     shared: &Arc<Shared>,
     url: &str,
@@ -75,18 +76,18 @@ async fn connect(
     let addresses =
         net::resolve(host.trim_matches(['[', ']']), port).await.map_err(|error| failed(error.to_string()))?;
     let stream = TcpStream::connect(&*addresses).await.map_err(|error| failed(error.to_string()))?;
-    // Messages are small and latency matters.
+    // Disable Nagle's algorithm: messages are small and latency matters.
     let _ = stream.set_nodelay(true);
     let cap = Some(shared.options.message_cap);
     let config = WebSocketConfig::default().max_message_size(cap).max_frame_size(cap);
-    // A redirect counts as a failed handshake.
+    // A redirect fails the handshake, so redirects are never followed.
     let (socket, _) = tokio_tungstenite::client_async_tls_with_config(request, stream, Some(config), None)
         .await
         .map_err(|error| failed(error_chain(&error)))?;
     Ok(socket)
 }
 
-/// Reads and writes until either side closes the socket.
+/// Reads from and writes to the socket until either side closes it.
 async fn run(
     mut socket: Socket,
     mut queued: mpsc::Receiver<Vec<u8>>,

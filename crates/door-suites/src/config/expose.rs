@@ -1,4 +1,4 @@
-//! `suites.<name>.expose`: a string or an object.
+//! The setting `suites.<name>.expose`, which is a string or an object.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,21 +1,21 @@
-//! Known setting keys, for detecting misspelled ones.
+//! Known setting keys, for detecting misspelled keys.
 
 use serde_json::Value;
 
 use crate::wrapper::WrapperSettings;
 
-/// An unknown key, with the keys that are valid in its place.
+/// An unknown key, together with the keys that are valid in its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownKey {
     /// Full path of the key.
     pub path: String,
-    /// The key itself.
+    /// Last component of the path.
     pub key: String,
-    /// Keys that are valid there.
+    /// Keys that are valid at this place.
     pub known: &'static [&'static str],
 }
 
-/// Top-level keys of the suite settings.
+/// Known top-level keys of the suite settings.
 pub(super) const TOP: &[&str] = &["discoverGlobs", "suites", "timeouts", "introspection"];
 
 const TIMEOUTS: &[&str] = &["childSpawnMs", "rpcMs"];
@@ -43,7 +43,7 @@ impl super::Config {
     pub const KEYS: &'static [&'static str] = TOP;
 }
 
-/// Returns the unknown keys below the suite settings.
+/// Returns the unknown keys inside the known top-level settings of the suites.
 pub fn unknown_keys(file: &Value) -> Vec<UnknownKey> {
     let mut unknown = Vec::new();
     collect_unknown(file.get("timeouts"), "timeouts", TIMEOUTS, &mut unknown);

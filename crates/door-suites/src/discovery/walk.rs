@@ -1,4 +1,4 @@
-//! Glob walk over the workspace that follows no symbolic links and has bounds.
+//! Glob walk over the workspace. The walk is bounded and follows no symbolic links.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,33 +9,33 @@ use switchboard_sys::files::{Dir, FileError, is_temp};
 
 use super::{Discovery, FoundFile};
 
-/// Deepest level that `**` descends to.
+/// Maximum depth to which `**` descends.
 const DEPTH: usize = 8;
 
-/// Most folders that one pattern scans. More indicate a mistake, and startup must stay fast.
+/// Maximum number of folders scanned per pattern. A larger number indicates a mistake, and startup must stay fast.
 const MOST_FOLDERS: usize = 4096;
 
-/// Folders that `**` skips: large, and not the workspace's own content.
+/// Folders that `**` skips, because they are large and do not contain the workspace's own content.
 const SKIPPED: [&str; 3] = [".git", "node_modules", "target"];
 
-/// A parsed glob pattern, one part per path component.
+/// A parsed glob pattern, with one part per path component.
 pub(super) struct Pattern {
     parts: Vec<Part>,
 }
 
 enum Part {
-    /// Exactly this name.
+    /// Exactly this name, without wildcards.
     Name(String),
-    /// Every name that does not start with a dot.
+    /// `*`: every name that does not start with a dot.
     Each,
-    /// Names that match; the flag is true if hidden names may match.
+    /// Names that match a glob. The flag is true if names that start with a dot may match.
     Match(GlobMatcher, bool),
-    /// Any number of folders.
+    /// `**`: any number of folders.
     Any,
 }
 
 impl Pattern {
-    /// Parses a pattern; the error says what is invalid.
+    /// Parses a pattern. The error describes the invalid part.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let shown = text.escape_debug();
         if text.starts_with('/') || text.split('/').any(|part| part == "..") {
@@ -45,7 +45,7 @@ impl Pattern {
         for part in text.split('/').filter(|part| !part.is_empty() && *part != ".") {
             parts.push(match part {
                 "**" => Part::Any,
-                // The common case. Skips the regular expression engine, whose code would stay in memory.
+                // The most common glob gets its own variant, which avoids the memory of the regular expression engine.
                 "*" => Part::Each,
                 _ if part.contains(['*', '?', '[', '{', '\\']) => {
                     let glob = GlobBuilder::new(part).literal_separator(true).build();
@@ -64,7 +64,7 @@ impl Pattern {
         }
     }
 
-    /// Collects every matching file into `files`, keyed by path.
+    /// Collects all matching files into `files`, keyed by path, and records issues in `found`.
     pub(super) fn find(&self, root: &Dir, files: &mut BTreeMap<PathBuf, FoundFile>, found: &mut Discovery) {
         let mut walk = Walk { files, found, remaining: MOST_FOLDERS };
         walk.descend(root, "", &self.parts, DEPTH);
@@ -122,7 +122,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Descends into a folder or collects a file. Other entries that only matched a glob are ignored.
+    /// Descends into a folder, or collects the file if the pattern ends here.
+    ///
+    /// An entry that only matched a wildcard and is not a folder is ignored. A symbolic link is reported as an issue.
     fn enter(&mut self, dir: &Dir, relative: &str, name: &str, rest: &[Part], is_named: bool) {
         let path = dir.path().join(name);
         if rest.is_empty() {

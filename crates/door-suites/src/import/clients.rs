@@ -1,4 +1,4 @@
-//! Settings files of MCP clients, and where they list servers.
+//! Settings files of MCP clients, and the keys under which they list servers.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::error::SuiteError;
 use crate::expand::Lookup;
 
-/// Largest settings file that is read; some hold the history of many projects.
+/// Maximum size of a settings file, in bytes. Some files contain the history of many projects.
 const LIMIT: u64 = 64 << 20;
 
 /// An MCP client whose settings can be imported.
@@ -45,7 +45,7 @@ impl Client {
         Self::Zed,
     ];
 
-    /// Returns the client's name on the command line.
+    /// Returns the client's name as used on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ClaudeCode => "claude-code",
@@ -73,7 +73,7 @@ impl Client {
         }
     }
 
-    /// Returns the possible settings files on Linux and macOS: the user's first, then the workspace's.
+    /// Returns the paths where settings may be on Linux and macOS: first the user's files, then the workspace's.
     pub(super) fn files(self, lookup: Lookup<'_>, workspace: &Path) -> Vec<PathBuf> {
         let set = |name: &str| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let Some(home) = set("HOME") else { return Vec::new() };
@@ -101,10 +101,10 @@ impl Client {
         }
     }
 
-    /// Reads a settings file; `None` if it does not exist.
+    /// Reads a settings file; returns `None` if it does not exist.
     pub(super) fn read(self, path: &Path) -> Result<Option<Value>, SuiteError> {
         let bad = |problem: String| SuiteError::BadFile { file: path.to_owned(), problem };
-        // The user's own settings may be a symbolic link into a dotfiles folder.
+        // Follow symbolic links here, since the user's settings may be a link into a dotfiles folder.
         let found = match std::fs::metadata(path) {
             Ok(found) => found,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -122,7 +122,7 @@ impl Client {
                 .map(Some)
                 .map_err(|error| bad(format!("is not TOML: {error}")));
         }
-        // Some editors create an empty settings file.
+        // Treat an empty file as no settings, since some editors create one.
         if text.trim().is_empty() {
             return Ok(Some(Value::Object(Map::new())));
         }
@@ -130,14 +130,14 @@ impl Client {
         parsed.map(Some).map_err(|error| bad(format!("is not JSON: {error}")))
     }
 
-    /// Returns the objects in the settings that list servers.
+    /// Returns the objects in the settings that contain server entries.
     pub(super) fn servers<'s>(self, settings: &'s Value, workspace: &Path) -> Vec<&'s Map<String, Value>> {
         let object = |value: &'s Value, key: &str| value.get(key).and_then(Value::as_object);
         let found = match self {
             Self::VsCode => vec![object(settings, "servers")],
             Self::Codex => vec![object(settings, "mcp_servers")],
             Self::Zed => vec![object(settings, "context_servers")],
-            // Servers of this project take precedence over global ones.
+            // Servers of this project take precedence over global servers.
             Self::ClaudeCode => {
                 let project = settings.get("projects").and_then(|all| all.get(workspace.to_str()?));
                 vec![

@@ -1,4 +1,4 @@
-//! Converts one server entry of a client's settings into Switchboard's format.
+//! Converts one server entry of a client's settings into Switchboard's file format.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,29 +9,31 @@ use super::Client;
 use crate::expand::is_variable;
 use crate::mcp_json::{CommandLine, McpFile, TransportKind, launch_template_of};
 
-/// Working directory of imported children: the workspace, relative to `.switchboard/mcps/<name>/`. Their relative paths
-/// refer to it, and a copy of the repository is another workspace.
+/// Working directory of imported children: the workspace, relative to `.switchboard/mcps/<name>/`.
+///
+/// Relative paths in imported entries refer to the workspace. The value itself is relative, so that it stays valid in a
+/// copy of the repository.
 const FROM_CHILD: &str = "../../..";
 
-/// Keys under which clients list allowed tools, and denied tools.
+/// Keys under which clients list allowed tools; `NOT` contains the keys for denied tools.
 const ONLY: &[&str] = &["enabled_tools", "includeTools", "enabledTools"];
 const NOT: &[&str] = &["disabled_tools", "disabledTools", "excludeTools"];
 
-/// The client and the workspace of the settings.
+/// Client and workspace to which the settings belong.
 pub(super) struct Context<'c> {
     pub(super) client: Option<Client>,
     pub(super) workspace: &'c Path,
 }
 
-/// A converted entry.
+/// An entry of a client's settings, after conversion.
 pub(super) enum Entry {
-    /// A server, and notes for its owner.
+    /// A server in Switchboard's file format, with notes for its owner.
     Server(Box<McpFile>, Vec<String>),
-    /// Switchboard's own entry.
+    /// The entry that starts Switchboard itself.
     Switchboard,
 }
 
-/// Converts one entry; the error says why it cannot be imported.
+/// Converts one entry. The error is the reason why it cannot be imported.
 pub(super) fn read(name: &str, entry: &Value, context: &Context<'_>) -> Result<Entry, String> {
     let Some(entry) = entry.as_object() else { return Err("it is not an object".to_owned()) };
     if is_switchboard(name, entry) {
@@ -48,7 +50,7 @@ pub(super) fn read(name: &str, entry: &Value, context: &Context<'_>) -> Result<E
     Ok(Entry::Server(Box::new(file), reader.notes))
 }
 
-/// True if an entry starts Switchboard itself, written by `switchboard init` or by a person.
+/// Returns true if an entry starts Switchboard itself, whether `switchboard init` or a person wrote the entry.
 pub(super) fn is_switchboard(name: &str, entry: &Map<String, Value>) -> bool {
     let command = entry.get("command").and_then(Value::as_str).unwrap_or_default();
     let program = Path::new(command).file_stem().and_then(|stem| stem.to_str());
@@ -94,7 +96,7 @@ impl Reader<'_> {
             Some("sse") => TransportKind::Sse,
             Some("ws" | "websocket") => TransportKind::Ws,
             Some(other) => return Err(format!("its type '{}' is unknown", other.escape_debug())),
-            // Gemini's plain `url` means the older SSE transport, and so does a path that ends in `/sse`.
+            // In Gemini's settings, a plain `url` means the older SSE transport. So does a path that ends in `/sse`.
             None if key == "url" && self.context.client == Some(Client::Gemini) => TransportKind::Sse,
             None if url.split(['?', '#']).next().is_some_and(|path| path.ends_with("/sse")) => {
                 TransportKind::Sse
@@ -114,7 +116,7 @@ impl Reader<'_> {
         Ok(file)
     }
 
-    /// Converts the client's limits. Those without an equivalent become notes.
+    /// Converts the client's limits. Limits without an equivalent become notes for the owner.
     fn limits(&mut self, file: &mut McpFile) {
         for (keys, ours) in [(ONLY, "allow"), (NOT, "deny")] {
             for key in keys {
@@ -137,14 +139,14 @@ impl Reader<'_> {
             .or_else(|| self.milliseconds("startup_timeout_ms", 1.0));
     }
 
-    /// Reads a duration in the client's `unit` and converts it to milliseconds. `None` if it is out of range.
+    /// Reads a duration in the client's `unit` and converts it to milliseconds. Returns `None` if it is out of range.
     fn milliseconds(&self, key: &str, unit: f64) -> Option<u64> {
         let wanted = self.entry.get(key)?.as_f64()? * unit;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
         (1.0..1e12).contains(&wanted).then_some(wanted as u64)
     }
 
-    /// Reads the program: a string with `args`, a list, or an object with a path.
+    /// Reads the program, which is a string with `args`, a list, or an object with a path.
     fn command(&mut self) -> Result<Option<CommandLine>, String> {
         let mut command = match self.entry.get("command") {
             None | Some(Value::Null) => return Ok(None),
@@ -170,7 +172,7 @@ impl Reader<'_> {
             Some(_) => return Err("its 'command' is not a string".to_owned()),
         };
         command.env.extend(self.texts("env")?);
-        // Codex passes on variables that are listed by name.
+        // Codex passes environment variables through that are listed by name.
         if let Some(Value::Array(names)) = self.entry.get("env_vars") {
             for name in names.iter().filter_map(Value::as_str) {
                 command.env.insert(name.to_owned(), format!("${{{name}:-}}"));

@@ -1,5 +1,6 @@
-//! Import of the workspace's root `.mcp.json`, which most clients read. Its servers become children, and Switchboard's
-//! entry replaces them.
+//! Import of the workspace's root `.mcp.json`, which most clients read.
+//!
+//! The servers of the file become children, and Switchboard's own entry replaces them in the file.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -20,19 +21,19 @@ use crate::expand::variables_in;
 use crate::mcp_json::{BYTE_ORDER_MARK, McpFile};
 use crate::paths::{SuitePaths, hex};
 
-/// Name of the file.
+/// Name of the root file.
 const NAME: &str = ".mcp.json";
 
-/// Log of imports, newest last, for `revert`.
+/// Name of the file that records imports, newest last, for `revert`.
 const RECORDS: &str = "imports.json";
 
-/// Larger than any `.mcp.json` that a person writes.
+/// Maximum size of the root file, in bytes. No handwritten `.mcp.json` is this large.
 const LIMIT: u64 = 4 << 20;
 
-/// Most import records that are stored, one per import.
+/// Maximum number of stored import records, one per import.
 const MOST_RECORDS: usize = 100;
 
-/// Keys under which people list servers.
+/// Keys under which the file may list servers.
 const KEYS: [&str; 2] = ["mcpServers", "mcps"];
 
 /// The root `.mcp.json` as it was read.
@@ -42,7 +43,7 @@ pub struct RootFile {
     bytes: Vec<u8>,
     value: Map<String, Value>,
     has_switchboard: bool,
-    /// Key of each server that can be imported; both keys may list the same name.
+    /// Key from [`KEYS`] under which each importable server is listed. Both keys may list the same name.
     taken: BTreeMap<String, &'static str>,
     /// Servers listed in the file.
     pub servers: Servers,
@@ -53,7 +54,7 @@ pub struct RootFile {
 pub struct ImportOutcome {
     /// The file that was written.
     pub file: PathBuf,
-    /// Byte-for-byte backup of the previous file.
+    /// Byte-for-byte backup of the file before the import.
     pub backup: PathBuf,
 }
 
@@ -62,7 +63,7 @@ pub struct ImportOutcome {
 pub struct RevertOutcome {
     /// The restored file.
     pub file: PathBuf,
-    /// The backup it was restored from.
+    /// The backup from which the file was restored.
     pub backup: PathBuf,
     /// Children that the import had created.
     pub children: Vec<String>,
@@ -71,14 +72,15 @@ pub struct RevertOutcome {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Record {
     backup: String,
-    /// Hash of the file that the import wrote.
+    /// Content hash of the file that the import wrote.
     wrote: String,
     children: Vec<String>,
 }
 
 impl RootFile {
-    /// Reads the root file of a workspace; `None` if it does not exist. A parse error names the position; nothing is
-    /// changed.
+    /// Reads the root file of a workspace; returns `None` if it does not exist.
+    ///
+    /// A parse error contains the position. Nothing is written.
     pub fn read(workspace: &Path) -> Result<Option<Self>, SuiteError> {
         let root = Dir::open_root(workspace)?;
         let Some(found) = root.read(NAME, LIMIT)? else { return Ok(None) };
@@ -112,15 +114,15 @@ impl RootFile {
         Ok(Some(Self { path, bytes: found.bytes, value, has_switchboard, taken, servers }))
     }
 
-    /// True if the import has to rewrite the file.
+    /// Returns true if an import would change the file.
     pub fn needs_change(&self) -> bool {
         !self.has_switchboard || !self.servers.candidates.is_empty()
     }
 
-    /// Replaces the imported servers with Switchboard's entry; the others stay.
+    /// Replaces the imported servers with Switchboard's entry; other servers are kept.
     ///
-    /// The previous file is backed up to `.switchboard/backups/` first. If the file was modified since it was read,
-    /// which may be a while ago, nothing is written.
+    /// The previous file is first backed up to `.switchboard/backups/`. Nothing is written if the file was modified
+    /// after it was read, which may have been a while ago.
     pub fn replace(
         &self,
         paths: &SuitePaths,
@@ -178,10 +180,10 @@ impl RootFile {
     }
 }
 
-/// Variables that every started program inherits.
+/// Environment variables that every started program inherits.
 const ALWAYS: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR"];
 
-/// Returns the variables that a server's file references, and whether each is required.
+/// Returns the variables that a server's file references. The flag is true if the variable is required.
 fn variables_of(file: &McpFile) -> BTreeMap<String, bool> {
     let command = file
         .command
@@ -202,8 +204,9 @@ fn variables_of(file: &McpFile) -> BTreeMap<String, bool> {
     needed
 }
 
-/// Adds variables to Switchboard's entry, for clients that pass on only the listed ones. The client expands them, as it
-/// did in the servers' own entries. Existing variables stay.
+/// Adds variables to the `env` of Switchboard's entry, for clients that pass only listed variables through.
+///
+/// The client expands these variables, as it did in the original entries. Existing variables are kept.
 fn add_variables(servers: &mut Map<String, Value>, needed: BTreeMap<String, bool>) {
     let ours = servers.iter_mut().find_map(|(name, entry)| {
         let entry = entry.as_object_mut()?;
@@ -218,9 +221,9 @@ fn add_variables(servers: &mut Map<String, Value>, needed: BTreeMap<String, bool
     }
 }
 
-/// Restores the file as it was before the last import, byte for byte.
+/// Restores the root file as it was before the last import, byte for byte.
 ///
-/// Refuses if the file was edited since, unless `force` is set.
+/// Returns an error if the file was edited after the import, unless `force` is set.
 pub fn revert(paths: &SuitePaths, force: bool) -> Result<RevertOutcome, SuiteError> {
     let backups = workspace_folder(paths)?.ensure_subdir("backups")?;
     let none = || SuiteError::NoBackup { folder: backups.path().to_owned() };
@@ -229,7 +232,7 @@ pub fn revert(paths: &SuitePaths, force: bool) -> Result<RevertOutcome, SuiteErr
     let old = backups.read(&record.backup, LIMIT)?.ok_or_else(none)?;
     let root = Dir::open_root(&paths.workspace)?;
     let path = root.path().join(NAME);
-    // If the file already matches the backup, a person restored it.
+    // A file that already equals the backup was restored by a person and does not count as edited.
     let is_edited =
         root.read(NAME, LIMIT)?.is_some_and(|now| hash(&now.bytes) != record.wrote && now.bytes != old.bytes);
     if is_edited && !force {
@@ -258,7 +261,7 @@ fn write_records(backups: &Dir, records: &[Record]) -> Result<(), SuiteError> {
     Ok(backups.replace(RECORDS, format!("{text}\n").as_bytes(), 0o600)?)
 }
 
-/// Returns the file's permissions, or the usual ones for a new file.
+/// Returns the file's permissions, or the default permissions if the file does not exist.
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).map_or(0o644, |found| found.permissions().mode() & 0o777)
 }

@@ -1,4 +1,4 @@
-//! `command`: a string, or an object with arguments and variables.
+//! The setting `command`, which is a string or an object with arguments and environment variables.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

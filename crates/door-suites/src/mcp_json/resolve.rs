@@ -13,10 +13,11 @@ use crate::error::SuiteError;
 use crate::expand::{ExpandError, Lookup, expand, is_variable};
 use crate::spec::{ChildSpec, Expose, Launch, LaunchTemplate, Limits};
 
-/// Most arguments, variables or headers: more than any server needs, and few enough to show to a person.
+/// Maximum number of arguments, variables or headers. No real server needs more, and a person can still review this
+/// many.
 const MAX_ENTRIES: usize = 256;
 
-/// Inputs for resolving a file.
+/// Inputs for resolving a child's file.
 pub(crate) struct ResolveContext<'s> {
     /// Path of the file.
     pub(crate) file: &'s Path,
@@ -28,7 +29,7 @@ pub(crate) struct ResolveContext<'s> {
     pub(crate) lookup: Lookup<'s>,
 }
 
-/// Resolves a child from its file and the settings.
+/// Resolves a child's spec from the child's file and the settings.
 pub(crate) fn resolve_spec(
     name: String,
     file: McpFile,
@@ -50,7 +51,7 @@ pub(crate) fn resolve_spec(
     let spawn = own.unwrap_or(timeouts.child_spawn_ms);
     let limits = Limits {
         spawn: Duration::from_millis(spawn),
-        // An explicit start timeout also applies to servers that download first.
+        // An explicit start timeout also applies to a server that is downloaded first.
         fetch: Duration::from_millis(own.unwrap_or(timeouts.rpc_ms.max(spawn))),
         rpc: Duration::from_millis(rpc),
         idle: idle.unwrap_or(default.idle),
@@ -73,7 +74,7 @@ pub(crate) fn resolve_spec(
     })
 }
 
-/// Returns the launch template, the expanded launch, and the reason if an unset variable prevents a start.
+/// Returns the launch template, the expanded launch settings, and the reason if an unset variable prevents a start.
 fn resolve(
     file: &McpFile,
     context: &ResolveContext<'_>,
@@ -108,7 +109,7 @@ fn resolve(
             None => folder.to_owned(),
         };
         let command = value("command", command)?;
-        // A program given as a path is relative to its working directory.
+        // Resolve a program given as a relative path against the working directory.
         let is_relative = Path::new(&command).is_relative() && command.contains('/');
         let command = if is_relative { cwd.join(&command).to_string_lossy().into_owned() } else { command };
         let env = values("env", &template.env)?;
@@ -140,7 +141,7 @@ fn resolve(
 
 /// Validates the file and returns its launch template.
 ///
-/// Rejects invisible characters: a person must see exactly what they trust.
+/// Invisible characters are rejected, because a person must see exactly what they trust.
 pub(crate) fn launch_template_of(file: &McpFile, folder: &str) -> Result<LaunchTemplate, SuiteError> {
     let transport = match (&file.command, &file.url, file.transport) {
         (Some(_), Some(_), _) => {
@@ -197,7 +198,7 @@ pub(crate) fn launch_template_of(file: &McpFile, folder: &str) -> Result<LaunchT
         if !is_variable(name) {
             return Err(field_error(&format!("env.{}", name.escape_debug()), "is not a valid variable name"));
         }
-        // Keys and certificates span several lines.
+        // Line breaks and tabs are allowed here, because keys and certificates span several lines.
         check_visible(&format!("env.{name}"), &value.replace(['\n', '\t'], " "))?;
     }
     for (name, value) in &template.headers {
@@ -243,7 +244,7 @@ fn check_url(text: &str, transport: TransportKind) -> Result<(), SuiteError> {
     }
 }
 
-/// Normalizes a path lexically: removes `.` and resolves `..` after a name. Does not access the disk.
+/// Normalizes a path lexically, without accessing the disk: removes `.`, and resolves `..` after a name.
 fn normalize_path(path: &Path) -> std::path::PathBuf {
     use std::path::Component;
     let mut out = std::path::PathBuf::new();

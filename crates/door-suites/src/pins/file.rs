@@ -1,4 +1,4 @@
-//! The pin file: one per child, in the user's own folder.
+//! The pin file of one child, in the user's own folder.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use switchboard_sys::files::{Dir, FileStat};
 use crate::content_hash::hash_content;
 use crate::error::SuiteError;
 
-/// Large enough for thousands of tools with their schemas.
+/// Maximum size of a pin file, in bytes: enough for thousands of tools with their schemas.
 const LIMIT: u64 = 64 << 20;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct PinFile {
-    /// Path of the workspace, for people who open the file.
+    /// Path of the workspace, stored for people who open the file.
     pub(super) workspace: String,
     pub(super) child: String,
     pub(super) tools: BTreeMap<String, Pin>,
-    /// Changed tools pending approval, as last listed.
+    /// Changed tools that are pending approval, as last listed.
     pub(super) waiting: BTreeMap<String, Value>,
     #[serde(skip)]
     pub(super) stamp: Option<FileStat>,
@@ -41,7 +41,7 @@ impl Pin {
     }
 }
 
-/// Returns the file name.
+/// Returns the name of a child's pin file.
 pub(super) fn name(child: &str) -> String {
     format!("{}.json", child.to_ascii_lowercase())
 }

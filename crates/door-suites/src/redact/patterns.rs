@@ -1,8 +1,8 @@
-//! Detects secrets by their pattern.
+//! Detection of secrets by their textual pattern.
 
 use super::REDACTED;
 
-/// Prefixes of well-known service keys, with the minimum number of characters that follow.
+/// Prefixes of keys of well-known services, each with the minimum number of characters after the prefix.
 const PREFIXES: [(&str, usize); 26] = [
     ("sk-", 16),
     ("sk_live_", 16),
@@ -32,7 +32,7 @@ const PREFIXES: [(&str, usize); 26] = [
     ("eyJ", 30),
 ];
 
-/// Keywords that precede a secret of any form.
+/// Keywords after which any token is considered a secret.
 const KEYWORDS: [&str; 14] = [
     "bearer ",
     "basic ",
@@ -94,13 +94,13 @@ pub(super) fn without_passwords(text: &str) -> String {
     out
 }
 
-/// Matches `bearer abc…`. Returns the length to retain and the total length.
+/// Matches a keyword followed by a secret, such as `bearer abc…`. Returns the length to keep and the total length.
 fn secret_after_keyword(text: &str) -> Option<(usize, usize)> {
     let lead = KEYWORDS
         .iter()
         .find(|lead| text.get(..lead.len()).is_some_and(|start| start.eq_ignore_ascii_case(lead)))?;
     let value = &text[lead.len()..];
-    // A following word of prose, or a placeholder, is not a secret.
+    // Short words are ordinary prose, and placeholders are not secrets.
     let len = value.find(|c: char| !is_token(c)).unwrap_or(value.len());
     let is_long = len >= if lead.ends_with('=') { 6 } else { 8 };
     let is_placeholder = value.starts_with("${") || value.starts_with(REDACTED);
@@ -115,7 +115,7 @@ fn service_key(text: &str) -> Option<(usize, usize)> {
     (len >= *least).then_some((0, prefix.len() + len))
 }
 
-/// Matches `://user:password@`. Returns the offsets of the password and of the `@`.
+/// Matches the password in `://user:password@`. Returns the offsets of the password and of the `@`.
 fn password_in_address(text: &str) -> Option<(usize, usize)> {
     let after = text.strip_prefix("://")?;
     let end = after

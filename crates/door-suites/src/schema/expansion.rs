@@ -1,20 +1,24 @@
-//! Size of a JSON Schema after expanding its references. A child's schema may expand exponentially or forever.
+//! Size of a JSON Schema after expanding its references.
+//!
+//! A child's schema may expand exponentially or forever.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-/// Longest chain of references that is followed; each takes stack space.
+/// Maximum length of a chain of references that is followed. Each reference takes stack space.
 const MAX_CHAIN: usize = 64;
 
 /// Size of a schema after expanding its references.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Expansion {
-    /// Number of subschemas, counted once per reference to them.
+    /// Number of subschemas; a subschema is counted once per reference to it.
     pub(super) parts: usize,
     /// True if a reference leads back to itself.
     pub(super) is_circular: bool,
-    /// True if such a cycle consumes nothing of the value, so that validation would never end.
+    /// True if a reference leads back to itself without descending into the value.
+    ///
+    /// Validating against such a schema would never end.
     pub(super) is_endless: bool,
 }
 
@@ -34,7 +38,7 @@ impl Expansion {
 struct Walk<'a> {
     root: &'a Value,
     known: HashMap<&'a str, Expansion>,
-    /// References that are being followed.
+    /// References that are currently being followed.
     open: Vec<&'a str>,
 }
 
@@ -46,7 +50,8 @@ impl<'a> Walk<'a> {
                 for (key, value) in members {
                     reach.add(match reference(key, value) {
                         Some(reference) => self.follow(reference),
-                        // Below a nested `$id`, references would be relative to another base.
+                        // References inside a nested `$id` are relative to another base URI, so treat the size as
+                        // unbounded.
                         None if key == "$id" && value.is_string() && !std::ptr::eq(schema, self.root) => {
                             Expansion { parts: usize::MAX, ..Expansion::default() }
                         }
@@ -71,7 +76,7 @@ impl<'a> Walk<'a> {
         if let Some(known) = self.known.get(reference) {
             return *known;
         }
-        // References to URLs and anchors are not followed, so their size is unknown.
+        // References to URLs and anchors are not followed, so treat their size as unbounded.
         let Some(target) = target(self.root, reference).filter(|_| self.open.len() < MAX_CHAIN) else {
             return Expansion { parts: usize::MAX, ..Expansion::default() };
         };
@@ -83,11 +88,11 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// True if a reference leads back to itself only through schemas about the same value.
+/// Returns true if a reference leads back to itself only through schemas that apply to the same value.
 fn is_endless(root: &Value) -> bool {
     let mut done: HashSet<&str> = HashSet::new();
     for first in references(root, false) {
-        // Stack of followed references, each with its remaining references.
+        // Stack of followed references, each with those of its own references that remain to be followed.
         let mut open: Vec<(&str, Vec<&str>)> = Vec::new();
         let mut next = Some(first);
         loop {
@@ -110,7 +115,7 @@ fn is_endless(root: &Value) -> bool {
     false
 }
 
-/// Returns the references within a schema; with `is_same_value`, only those that apply to the same value.
+/// Returns the references within a schema. If `is_same_value` is set, returns only those that apply to the same value.
 fn references(schema: &Value, is_same_value: bool) -> Vec<&str> {
     let mut found = Vec::new();
     let mut left = vec![schema];
@@ -135,7 +140,7 @@ fn references(schema: &Value, is_same_value: bool) -> Vec<&str> {
     found
 }
 
-/// True for keywords whose subschemas apply to the same value.
+/// Returns true for keywords whose subschemas apply to the same value as the schema itself.
 fn applies_to_same_value(key: &str) -> bool {
     matches!(key, "anyOf" | "oneOf" | "allOf" | "not" | "if" | "then" | "else")
 }

@@ -19,8 +19,9 @@ use crate::paths::SuitePaths;
 use crate::pins::Pins;
 use crate::tool::Tool;
 
-/// Largest result that is passed through. A larger one would exceed a model's context many times, and each copy takes
-/// memory.
+/// Maximum size of a result that is passed through, in bytes.
+///
+/// A larger result would exceed a model's context many times over, and each copy takes memory.
 const MAX_RESULT: usize = 32 * 1024 * 1024;
 
 /// JSON-RPC error code for an unknown method.
@@ -28,14 +29,14 @@ pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 
 /// Arguments of a tool call.
 pub(crate) enum CallArguments<'a> {
-    /// Arguments of a suite's tool, validated before the child sees them.
+    /// Arguments of a suite's tool, which are validated before the child receives them.
     Suite(&'a Call<'a>),
     /// Arguments of a flat tool, which the child validates.
     Flat(Option<&'a RawValue>),
 }
 
 impl Suite {
-    /// Calls a tool.
+    /// Calls a tool of the child, after all checks.
     pub(crate) async fn call(
         self: &Arc<Self>,
         subtool: &str,
@@ -83,7 +84,7 @@ impl Suite {
             );
             return Err(CallOutcome::refused(&text, true));
         }
-        // A resumed call is not the call whose result was cached.
+        // A resumed call carries input of the client, so it must not be answered from the cache.
         let is_first = caller.request_state.is_none() && caller.input_responses.is_none();
         let results = self.results.as_ref().filter(|_| tool.hints.is_read_only() && is_first);
         let key = results
@@ -112,8 +113,9 @@ impl Suite {
         Ok(CallOutcome { result: Ok(result), outcome, is_known: true })
     }
 
-    /// Checks that a tool still matches its approved pin. A blocked tool is compared again, since another process may
-    /// just have approved it.
+    /// Checks that a tool still matches its approved pin.
+    ///
+    /// A blocked tool is compared again, because another process may just have approved the tool.
     async fn check_pin(&self, tool: &Tool, catalogue: &Arc<Catalogue>) -> Result<(), String> {
         if !self.state.lock().blocked.contains_key(&tool.name) {
             return Ok(());
@@ -122,7 +124,7 @@ impl Suite {
         let reason = blocked.get(&tool.name).cloned();
         self.state.lock().blocked = blocked;
         let Some(reason) = reason else { return Ok(()) };
-        // The tool's new text is not for the model: a person has to review it first.
+        // Do not show the tool's new text to the model, because a person has to review the text first.
         let name = &self.spec.name;
         Err(format!(
             "{} of {name} is blocked: {reason}. A person sees the change with `switchboard suite pins list {name}` and \
@@ -131,8 +133,9 @@ impl Suite {
         ))
     }
 
-    /// Compares the tools with the pins on a blocking thread: there may be thousands of tools, and the pin file is
-    /// locked.
+    /// Compares the tools with the pins on a blocking thread.
+    ///
+    /// There may be thousands of tools, and the pin file has to be locked.
     pub(super) async fn compare_in_background(
         &self,
         catalogue: &Arc<Catalogue>,
@@ -146,7 +149,7 @@ impl Suite {
         Arc::new(compared.unwrap_or_else(|error| failed(&error)))
     }
 
-    /// Pins a tool that appeared after the child's first use, at its own first use; once per run.
+    /// Pins a tool at its first use, if the tool appeared after the child's first listing. Done once per catalogue.
     async fn pin_first_use(&self, tool: &str, catalogue: &Arc<Catalogue>) {
         if !self.state.lock().used.insert(tool.to_owned()) {
             return;
@@ -167,8 +170,9 @@ impl Suite {
     }
 }
 
-/// Returns the tools that no longer match their pins, with the reason. Unreadable pins block every tool, since it is
-/// unknown what was approved.
+/// Returns the tools that no longer match their pins, each with the reason.
+///
+/// If the pins cannot be read, every tool is blocked, because it is unknown which tools were approved.
 pub(super) fn compare_with_pins(
     paths: &SuitePaths,
     child: &str,

@@ -1,4 +1,4 @@
-//! Refreshes a catalogue that lacks a tool: the server may just have announced new ones.
+//! Refreshes a catalogue that lacks a requested tool, because the server may just have announced new tools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,9 @@ use crate::host::Caller;
 const RENEWAL: Duration = Duration::from_secs(5);
 
 impl Suite {
-    /// Returns the newer catalogue if the server announced a change after this one was fetched; `None` otherwise or at
-    /// the time limit.
+    /// Returns a newer catalogue if the server announced a change after `known` was fetched.
+    ///
+    /// Returns `None` if there was no change, or if the time limit was reached.
     pub(super) async fn renew(
         self: &Arc<Self>,
         known: &Arc<Catalogue>,
@@ -27,7 +28,7 @@ impl Suite {
     async fn sync_with_child(self: &Arc<Self>, caller: &Caller) -> Option<Arc<Catalogue>> {
         let opened = self.child.initialized()?;
         if opened.capabilities.pointer("/tools/listChanged").is_some_and(|announces| announces == true) {
-            // The answer, even a refusal, arrives after everything that the server wrote before it, including
+            // The ping is a barrier: its answer, even an error, arrives after all earlier messages, including
             // announcements.
             let ping = Caller { cancelled: caller.cancelled.clone(), ..Caller::default() };
             let _ = self.child.request("ping", None, &ping).await;

@@ -1,4 +1,4 @@
-//! Table of the discovered children, and its reload.
+//! Table of the discovered children, and its reload when settings or files change.
 
 use std::sync::Arc;
 
@@ -14,17 +14,19 @@ use crate::rules::Rules;
 use crate::spec::ChildSpec;
 use crate::suite::Suite;
 
-/// The children of the last discovery.
+/// The children found by the last discovery.
 pub(crate) struct Table {
     pub(crate) config: Config,
-    /// Sorted by child name.
+    /// The suites, sorted by child name.
     pub(crate) suites: Vec<Arc<Suite>>,
     pub(super) issues: Vec<Issue>,
     pub(crate) descriptions: Descriptions,
 }
 
 impl Suites {
-    /// Applies new settings and rediscovers the children. Children with an unchanged description continue to run.
+    /// Applies new settings and rediscovers the children.
+    ///
+    /// A child whose spec is unchanged continues to run, unless its trust was revoked.
     pub async fn reload(&self, config: Config) {
         let before = self.tools();
         let (table, removed) = self.discover_table(config);
@@ -42,7 +44,7 @@ impl Suites {
         }
     }
 
-    /// Discovers the children. Reuses unchanged suites and returns the removed ones.
+    /// Discovers the children, reusing unchanged suites. Also returns the removed suites.
     pub(super) fn discover_table(&self, config: Config) -> (Table, Vec<Arc<Suite>>) {
         let old = self.table();
         let found = discover(&config, &self.inner.shared.paths);

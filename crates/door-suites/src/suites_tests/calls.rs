@@ -1,4 +1,4 @@
-//! Calls through a suite.
+//! Tests of calls through a suite.
 
 use serde_json::json;
 
@@ -148,7 +148,9 @@ async fn calls_by_people_are_not_counted() {
     assert_eq!(suites.savings().measured.counted, crate::UsageCounts::default());
 }
 
-/// The server answers, then announces new tools: a call right after the answer uses one of those.
+/// Verifies that a tool can be used right after the server has announced it.
+///
+/// The server answers a call and then announces a new tool, which the next call uses.
 #[tokio::test]
 async fn announced_tools_are_usable_at_once() {
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! Flat children.
+//! Tests of flat children.
 
 use serde_json::{Value, json};
 use switchboard_core::json::to_raw;

@@ -1,4 +1,4 @@
-//! The tool list of a host.
+//! Tests of the tool list for hosts.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::rig::{Rig, call, call_text, names, tools};
 use crate::host::Caller;
 
-/// Descriptions of the four servers that the token budget is measured with.
+/// Returns the description of one of the servers used to measure the token budget.
 fn described(name: &str, description: &str) -> Value {
     json!({ "name": name, "switchboardDescription": description, "command": { "cmd": "/nonexistent" } })
 }
@@ -88,7 +88,7 @@ async fn truncated_list_is_reported_to_everyone() {
     }
     suites.close().await;
 
-    // Another process reads it from the stored catalogue.
+    // Simulate another process, which reads the truncation from the stored catalogue.
     let issues: Vec<String> = rig.open().issues().into_iter().map(|problem| problem.message).collect();
     assert_eq!(issues, ["box lists too many tools; only the first 10000 can be used."]);
 }
@@ -120,7 +120,7 @@ async fn introspection_uses_stored_catalogue_until_stale() {
     assert!(!failed && first.starts_with("echo(message: string) [read-only] — Says it again."), "{first}");
     suites.close().await;
 
-    // Another process, in which the child could not even be started.
+    // Simulate another process, in which the child could not even be started.
     std::fs::remove_file(rig.paths().workspace.join("../box-lists.json")).unwrap();
     let suites = rig.open();
     let (kept, failed) = call_text(&suites, "box_suite", json!({ "action": "introspect" })).await;
@@ -251,7 +251,7 @@ async fn unlisted_tool_call_suggests_its_suite() {
     rig.describe("notes", &described("notes", "x"));
     let suites = rig.open_trusted();
     suites.reserve(["send_message".to_owned()]);
-    // A child that was never listed is not started for a suggestion.
+    // A suggestion must not start a child that was never listed.
     assert_eq!(suites.suggest_tool("echo"), None);
     suites.warm(&Caller::default()).await;
     let expected = "It is a tool of box_suite: call box_suite with {\"action\":\"call\",\"subtool\":\"echo\",\"args\":{…}}.";
@@ -262,14 +262,14 @@ async fn unlisted_tool_call_suggests_its_suite() {
         suites.suggest_tool("notes").as_deref(),
         Some("There is no tool 'notes'. Did you mean 'notes_suite'?")
     );
-    // Hidden tools are never suggested, and neither are tools of other servers.
+    // Neither hidden tools nor tools of other servers are ever suggested.
     for name in ["write", "send_mesage", "zzz", ""] {
         assert_eq!(suites.suggest_tool(name), None, "{name}");
     }
     suites.close().await;
 }
 
-/// Untrusted text is neither compared at length nor echoed in full.
+/// Verifies that long untrusted text is neither compared nor echoed in full.
 #[tokio::test]
 async fn long_names_get_short_answers() {
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! A workspace with children that are real programs.
+//! Test rig: a workspace whose children are real programs.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::suites::Suites;
 use crate::test_files::write;
 use crate::trust::TrustStore;
 
-/// A temporary workspace and user folders.
+/// A temporary workspace with user folders.
 pub(super) struct Rig {
     folder: TempDir,
     pub(super) config: Config,
@@ -33,7 +33,7 @@ impl Rig {
         Self { folder, config: Config::default(), clock: Clock::manual(start) }
     }
 
-    /// Sets the settings as a person writes them.
+    /// Sets the settings in the form in which a person writes them.
     pub(super) fn with(mut self, settings: Value) -> Self {
         self.config = Config::from_file(&settings).unwrap();
         self
@@ -44,7 +44,7 @@ impl Rig {
         SuitePaths { workspace: path("work"), config: path("config"), cache: path("cache") }
     }
 
-    /// Adds a child that lists the given tools.
+    /// Adds a child whose server lists the given tools.
     pub(super) fn child(&self, name: &str, lists: &Value) {
         self.lists(name, lists);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/children/toolbox.py");
@@ -64,7 +64,7 @@ impl Rig {
         );
     }
 
-    /// Changes the tools that a child lists.
+    /// Replaces the tools that a child's server lists.
     pub(super) fn lists(&self, name: &str, lists: &Value) {
         write(&self.list_file(name), &lists.to_string());
     }
@@ -96,7 +96,7 @@ impl Rig {
     }
 }
 
-/// Returns a few tools.
+/// Returns a tool list with a few tools.
 pub(super) fn tools() -> Value {
     json!({
         "instructions": "A box of tools.",
@@ -123,14 +123,14 @@ pub(super) async fn call(suites: &Suites, tool: &str, arguments: Value) -> Resul
     suites.call(tool, Some(&arguments), &Caller::default()).await
 }
 
-/// Calls a tool and returns its text, and whether it is an error.
+/// Calls a tool, and returns the text of the answer and whether it is an error.
 pub(super) async fn call_text(suites: &Suites, tool: &str, arguments: Value) -> (String, bool) {
     let result = call(suites, tool, arguments).await.unwrap();
     let value: Value = serde_json::from_str(result.get()).unwrap();
     (value["content"][0]["text"].as_str().unwrap_or_default().to_owned(), value["isError"] == true)
 }
 
-/// Returns the names in a list.
+/// Returns the names of the tools in a list.
 pub(super) fn names(list: &[Box<RawValue>]) -> Vec<String> {
     let name = |item: &RawValue| {
         serde_json::from_str::<Value>(item.get()).unwrap()["name"].as_str().unwrap().to_owned()

@@ -1,4 +1,4 @@
-//! File changes while suites are open.
+//! Tests of file changes while suites are open.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn watcher_applies_new_child_and_settings() {
         }
     };
     let watching = tokio::spawn(crate::watch(suites.clone(), load, stop.clone()));
-    // Lets the watcher run up to its first wait on this thread, so that it misses no change.
+    // Let the watcher run up to its first wait, so that it misses no change.
     tokio::task::yield_now().await;
 
     write(&settings, "{ half");

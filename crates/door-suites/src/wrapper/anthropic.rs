@@ -1,6 +1,6 @@
 //! Client of Anthropic's Messages API: <https://docs.anthropic.com/en/api/messages>.
 //!
-//! Unknown fields are ignored. The model's content is sent back byte for byte.
+//! Unknown fields are ignored. The model's content blocks are sent back byte for byte.
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -13,10 +13,10 @@ use super::endpoint::{Endpoint, Key};
 use super::error::ModelError;
 use super::model::{Prompt, ToolCall, Turn, TurnBudget, TurnEnd, TurnInput};
 
-/// API version of the structs below.
+/// Version of the API that the structs below implement.
 const VERSION: &str = "2023-06-01";
 
-/// Most output tokens per turn: enough for long arguments, and accepted by every Anthropic model.
+/// Maximum number of output tokens per turn: enough for long arguments, and accepted by every Anthropic model.
 const TURN_TOKENS: u64 = 8192;
 
 /// A conversation over the Messages API.
@@ -79,7 +79,9 @@ struct WireUsage {
     cache_read: Option<u64>,
 }
 
-/// A content block of the model. Only text and tool calls are interpreted; other kinds are sent back unchanged.
+/// A content block of the model.
+///
+/// Only text and tool calls are interpreted. Other kinds of blocks are sent back unchanged.
 #[derive(Deserialize)]
 struct Block {
     #[serde(rename = "type")]
@@ -115,7 +117,7 @@ impl Anthropic {
                 is_error: done.is_error,
             }));
         }
-        // The API requires tool results first.
+        // The note comes last, because the API requires tool results first.
         content.extend(input.note.iter().map(|text| block(&OurBlock::Text { text })));
         if !content.is_empty() {
             self.messages.push(Message { role: "user", content });
@@ -149,7 +151,7 @@ impl Anthropic {
             }
         }
         let WireUsage { input, output, cache_creation, cache_read } = response.usage;
-        // The API does not count cached input as input, but the model reads it.
+        // Add cached input, which the API counts separately although the model reads it.
         let input = input + cache_creation.unwrap_or(0) + cache_read.unwrap_or(0);
         let end = match response.stop_reason.as_deref() {
             Some("max_tokens" | "model_context_window_exceeded") => TurnEnd::Cut,
@@ -161,7 +163,7 @@ impl Anthropic {
     }
 }
 
-/// Returns the API URL. Users set the base URL with and without the version.
+/// Returns the URL of the API. Users configure the base URL with or without the version.
 fn address(base: &Url) -> Url {
     let mut url = base.clone();
     let path = base.path().trim_end_matches('/');

@@ -1,8 +1,8 @@
 //! Command-line provider: `claude -p`, `codex exec`, or any other program that reads a prompt and writes a reply.
 //!
-//! Such a program has no interface for foreign tools, so the prompt defines a call protocol. The program is started
-//! once per turn, without a shell. It gets the whole conversation on stdin, and its stdout must contain one JSON
-//! object: `{"tool": NAME, "args": {…}}` or `{"answer": TEXT}`. Other output is ignored.
+//! Such a program has no interface for tools of others, so the prompt defines a call protocol. The program is started
+//! once per turn, without a shell. The program receives the whole conversation on stdin, and its stdout must contain
+//! one JSON object: `{"tool": NAME, "args": {…}}` or `{"answer": TEXT}`. Other output is ignored.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -21,22 +21,23 @@ use super::error::ModelError;
 use super::model::{Prompt, ToolCall, Turn, TurnEnd, TurnInput};
 use crate::redact::{Secrets, redact};
 
-/// Largest reply that is read; a longer one indicates a broken program.
+/// Maximum size of a reply, in bytes. A longer reply indicates a broken program.
 const REPLY_LIMIT: u64 = 1 << 20;
 
-/// Most bytes of stderr that are retained for the error.
+/// Maximum number of bytes of stderr kept for the error message.
 const COMPLAINT_LIMIT: u64 = 64 << 10;
 
-/// Grace period for a program whose reply is no longer needed.
+/// Grace period before a program is killed whose reply is no longer needed.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Prefixes of the variables that configure such programs, beside those that every program inherits.
+/// Prefixes of environment variables that configure such programs, in addition to the variables that every program
+/// inherits.
 const VARIABLES: [&str; 4] = ["ANTHROPIC_", "OPENAI_", "CLAUDE_", "CODEX_"];
 
 /// Tool name recorded for a call that could not be parsed.
 const UNREADABLE: &str = "(unreadable)";
 
-/// Call protocol, for the model.
+/// Description of the call protocol, for the model.
 const PROTOCOL: &str = "You answer by program. Do not use any tools of your own. Your whole reply has to be exactly one \
      JSON object and nothing else:\n\
      {\"tool\": \"<name>\", \"args\": {<arguments as its schema says>}} to use one of the tools below, or\n\
@@ -46,10 +47,10 @@ const PROTOCOL: &str = "You answer by program. Do not use any tools of your own.
 /// A conversation with a command-line program.
 #[derive(Debug)]
 pub(super) struct Command {
-    /// Program and arguments.
+    /// The program and its arguments.
     words: Vec<String>,
     folder: PathBuf,
-    /// The conversation so far; append-only.
+    /// The conversation so far. Text is only appended.
     prompt: String,
     guard: Option<ReaperClient>,
 }
@@ -85,7 +86,7 @@ impl Command {
         if let Some(note) = &input.note {
             let _ = write!(self.prompt, "\n# Note\n\n{note}\n");
         }
-        // The caller sets the time limit. If this future is dropped, the program and its descendants are killed.
+        // The caller sets the time limit: if this future is dropped, the program and its descendants are killed.
         let reply = self.run().await?;
         let usage =
             Usage { input_tokens: estimate(&self.prompt), output_tokens: estimate(&reply), estimated: true };
@@ -100,7 +101,8 @@ impl Command {
                     .map_or_else(|| RawValue::from_string("{}".to_owned()).map_err(|e| e.to_string()), Ok);
                 turn.calls.push(ToolCall { id: String::new(), tool, args });
             }
-            // A malformed object is a failed call; any other text is the answer, even without the protocol.
+            // A malformed object counts as a failed call. Any other text is the answer, even if it ignores the
+            // protocol.
             _ if reply.contains('{') && reply.contains("\"tool\"") => {
                 let _ = write!(self.prompt, "\n# You replied\n\n{}\n", reply.trim());
                 let problem = "your reply was not one valid JSON object; reply again".to_owned();
@@ -138,7 +140,7 @@ impl Command {
         let (stdin, stdout, stderr) = (child.stdin_writer(), child.stdout_reader(), child.stderr_reader());
         let write = async {
             if let Some(mut stdin) = stdin {
-                // A program that does not read all its input may still reply.
+                // Ignore write errors, since a program that does not read all its input may still reply.
                 let _ = stdin.write_all(self.prompt.as_bytes()).await;
             }
         };
@@ -156,30 +158,32 @@ impl Command {
     }
 
     fn failed(&self, problem: &str, last_error_line: &str) -> ModelError {
-        // Errors show only the program's name, since its arguments may be private.
+        // Show only the program's name, because its arguments may be private.
         let command = self.words.first().cloned().unwrap_or_default();
         ModelError::Command { command, problem: problem.to_owned(), detail: last_error_line.to_owned() }
     }
 }
 
-/// Returns the environment variables that configure such programs. Skips empty ones: unset variables reach this process
-/// as empty, and these programs treat an empty key as a key.
+/// Returns the environment variables that configure such programs.
+///
+/// Empty variables are skipped: variables that are unset reach this process as empty strings, and the programs would
+/// treat an empty key as a key.
 fn provider_variables() -> impl Iterator<Item = (OsString, OsString)> {
     let is_one = |name: &OsString| VARIABLES.iter().any(|start| name.to_string_lossy().starts_with(start));
     std::env::vars_os().filter(move |(name, value)| !value.is_empty() && is_one(name))
 }
 
-/// Reads a stream up to the limit plus one byte, and discards the rest.
+/// Reads a stream up to `limit` plus one byte, and discards the rest.
 async fn read(stream: Option<impl AsyncRead + Unpin>, limit: u64) -> String {
     let Some(mut stream) = stream else { return String::new() };
     let mut bytes = Vec::new();
-    // On a read error, use what was read so far.
+    // After a read error, use the bytes that were read so far.
     let _ = (&mut stream).take(limit + 1).read_to_end(&mut bytes).await;
     let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Finds the first reply object in a text; models add code fences and sentences around it.
+/// Finds the first reply object in a text. Models often add code fences and sentences around the object.
 fn find(text: &str) -> Option<Reply> {
     for (at, _) in text.match_indices('{') {
         let mut objects = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Reply>();
@@ -192,7 +196,7 @@ fn find(text: &str) -> Option<Reply> {
     None
 }
 
-/// Estimates the token count, which such a program does not report.
+/// Estimates the number of tokens, because such a program does not report it.
 fn estimate(text: &str) -> u64 {
     text.len().div_ceil(4) as u64
 }

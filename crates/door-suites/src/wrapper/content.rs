@@ -1,13 +1,13 @@
-//! Converts tool results into text for a model.
+//! Conversion of tool results into text for a model.
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Longest result text: about 6,000 tokens, so that many results fit into a conversation.
+/// Maximum length of a result text, in bytes: about 6,000 tokens, so that many results fit into a conversation.
 const RESULT_LIMIT: usize = 24_000;
 
-/// Text of a tool result.
+/// A tool result, converted into text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ResultText {
     pub(super) text: String,
@@ -30,7 +30,7 @@ struct Block {
     #[serde(rename = "type", default)]
     kind: String,
     text: Option<String>,
-    /// Base64 data.
+    /// Base64-encoded data of an image or of audio.
     data: Option<String>,
     mime_type: Option<String>,
     uri: Option<String>,
@@ -47,13 +47,13 @@ struct Resource {
     blob: Option<String>,
 }
 
-/// Converts a complete `tools/call` result.
+/// Converts a complete `tools/call` result into text.
 ///
-/// Images and audio become placeholders: nearly every question can be answered without them, and not every model
+/// Images and audio become placeholders. Nearly every question can be answered without them, and not every model
 /// accepts them.
 pub(super) fn read(result: &RawValue) -> ResultText {
     let Ok(read) = serde_json::from_str::<CallResult>(result.get()) else {
-        // Not a valid result, but the model may still be able to use it.
+        // Pass an invalid result on as raw text, because the model may still be able to use it.
         return ResultText { text: truncate(result.get()), is_error: false };
     };
     let mut texts: Vec<String> = read.content.iter().map(render_block).collect();
@@ -91,7 +91,9 @@ fn placeholder(kind: &str, mime: Option<&str>, base64: Option<&str>, uri: &str) 
     format!("[not shown: {}, about {bytes} bytes]", of.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Truncates to the limit at a character boundary.
+/// Truncates a text to [`RESULT_LIMIT`] bytes at a character boundary.
+///
+/// A truncated text ends with a note for the model.
 fn truncate(text: &str) -> String {
     if text.len() <= RESULT_LIMIT {
         return text.to_owned();
@@ -100,9 +102,9 @@ fn truncate(text: &str) -> String {
     format!("{}\n[cut here: {} bytes in all; ask for less]", &text[..end], text.len())
 }
 
-/// Renders a one-line summary of a result for the caller.
+/// Renders a one-line summary of a result, for the caller.
 pub(super) fn summary(text: &str) -> String {
-    // Two lines of a terminal.
+    // About two lines of a terminal.
     const LIMIT: usize = 160;
     let line = text.split_whitespace().take(LIMIT).collect::<Vec<_>>().join(" ");
     if line.chars().count() <= LIMIT {
@@ -111,9 +113,9 @@ pub(super) fn summary(text: &str) -> String {
     line.chars().take(LIMIT - 1).chain(['…']).collect()
 }
 
-/// Renders the arguments of a call for the caller, truncated if they are long.
+/// Renders the arguments of a call for the caller; truncates them if they are long.
 pub(super) fn truncate_args(args: &RawValue) -> Value {
-    // Enough to recognise a call; the whole arguments went to the tool.
+    // Enough to recognise a call. The tool itself received the complete arguments.
     const LIMIT: usize = 2_000;
     let text = args.get();
     if text.len() <= LIMIT {

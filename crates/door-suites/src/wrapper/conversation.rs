@@ -1,6 +1,6 @@
-//! The agent loop: the model takes a turn, its tool calls are made, and it gets their results.
+//! The agent loop: the model takes a turn, its tool calls are executed, and it receives their results.
 //!
-//! The loop ends with an answer or at the first exceeded bound. The calls of one turn run sequentially in the model's
+//! The loop ends with an answer or when a bound is exceeded. The calls of one turn run sequentially in the model's
 //! order, because they may have side effects.
 
 use serde::Serialize;
@@ -18,14 +18,14 @@ use super::toolbox::{Cancelled, Toolbox};
 use crate::child::Child;
 use crate::host::Caller;
 
-/// Most tool calls per turn. Further calls are refused with a note to the model.
+/// Maximum number of tool calls per turn. Further calls are refused with a note to the model.
 const MOST_CALLS: usize = 32;
 
 /// Note to the model before its last turn.
 const LAST_TURN: &str =
     "This is your last turn: no more tools. Answer now with what you know, and say what is missing.";
 
-/// Outcome of a question.
+/// Log and outcome of one question.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConversationLog {
@@ -36,20 +36,20 @@ pub(super) struct ConversationLog {
     pub(super) stopped: StopReason,
 }
 
-/// A tool call made for an answer.
+/// A tool call that the model made for an answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct CallMade {
-    /// Tool name used by the model.
+    /// Name of the tool as used by the model.
     pub(super) tool: String,
     /// Arguments of the call.
     pub(super) args: Value,
-    /// True if the tool succeeded.
+    /// True if the call succeeded.
     pub(super) ok: bool,
-    /// Start of the result.
+    /// Beginning of the result, on one line.
     pub(super) summary: String,
 }
 
-/// Token usage.
+/// Token usage of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Usage {
@@ -57,7 +57,7 @@ pub(super) struct Usage {
     pub(super) input_tokens: u64,
     /// Tokens written by the model.
     pub(super) output_tokens: u64,
-    /// True if estimated from text length, because the model reports no usage.
+    /// True if the counts were estimated from the length of the text, because the model reports no usage.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) estimated: bool,
 }
@@ -68,11 +68,11 @@ pub(super) struct Usage {
 pub(super) enum StopReason {
     /// The model answered.
     Answered,
-    /// Turn limit reached.
+    /// The turn limit was reached.
     Turns,
-    /// Token limit reached.
+    /// The token limit was reached.
     Tokens,
-    /// Time limit reached.
+    /// The time limit was reached.
     Time,
     /// The answer was truncated at the API's length limit.
     Length,
@@ -85,13 +85,13 @@ pub(super) enum StopReason {
     Failed,
 }
 
-/// The participants of a conversation, and its bounds.
+/// Participants and bounds of a conversation.
 pub(super) struct Conversation<'c> {
     pub(super) model: Model,
     pub(super) child: &'c Child,
     pub(super) toolbox: &'c Toolbox,
     pub(super) bounds: Bounds,
-    /// Progress messages for the caller; dropped if they are not read in time.
+    /// Channel of progress messages for the caller. Messages are dropped if they are not read in time.
     pub(super) steps: mpsc::Sender<String>,
 }
 
@@ -108,7 +108,7 @@ impl Usage {
 }
 
 impl Conversation<'_> {
-    /// Runs the conversation until an answer or a bound. The log is complete in any case.
+    /// Runs the conversation until there is an answer or a bound is exceeded. The log is filled in either case.
     pub(super) async fn run(
         mut self,
         log: &mut ConversationLog,
@@ -123,7 +123,7 @@ impl Conversation<'_> {
                 biased;
                 done = &mut work => return done,
                 () = sleep_until(until) => {
-                    // Cancel the child's running call before returning.
+                    // Cancel the running call of the child before returning.
                     cancel.cancel();
                     let _ = work.await;
                 }
@@ -199,7 +199,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Makes the calls of one turn.
+    /// Executes the tool calls of one turn.
     async fn call_all(
         &self,
         calls: Vec<ToolCall>,

@@ -1,8 +1,8 @@
-//! Heuristic for destructive tools.
+//! Heuristic that detects destructive tools.
 
 use serde::Deserialize;
 
-/// Words in a tool's name that mark it as destructive: irreversible actions.
+/// Words in a tool's name that mark the tool as destructive, because they denote irreversible actions.
 const WORDS: [&str; 24] = [
     "clean",
     "clear",
@@ -30,7 +30,7 @@ const WORDS: [&str; 24] = [
     "wipe",
 ];
 
-/// Effect annotations declared by the child.
+/// Annotations of a tool's effects, as declared by the child.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct EffectHints {
@@ -38,10 +38,11 @@ pub(super) struct EffectHints {
     destructive_hint: Option<bool>,
 }
 
-/// True if a tool counts as destructive: by its annotations, or by its name unless it is annotated as read-only.
+/// Returns true if a tool counts as destructive.
 ///
-/// In MCP, tools without annotations count as destructive. Most tools have none, so this rule would withhold nearly all
-/// of them, and users would simply allow everything.
+/// A tool is destructive by its annotations, or by its name unless it is annotated as read-only. In MCP, a tool without
+/// annotations counts as destructive. Most tools have no annotations, so that rule would withhold nearly all of them,
+/// and users would simply allow everything.
 pub(super) fn is_destructive(name: &str, effect: EffectHints) -> bool {
     if effect.destructive_hint == Some(true) {
         return true;
@@ -49,7 +50,7 @@ pub(super) fn is_destructive(name: &str, effect: EffectHints) -> bool {
     effect.read_only_hint != Some(true) && split_name(name).iter().any(|word| WORDS.contains(&word.as_str()))
 }
 
-/// Splits a name into words: `removeAll_items` becomes `remove`, `all`, `items`.
+/// Splits a tool name into words: `removeAll_items` becomes `remove`, `all`, `items`.
 fn split_name(name: &str) -> Vec<String> {
     let mut split_name = vec![String::new()];
     let mut was_small = false;

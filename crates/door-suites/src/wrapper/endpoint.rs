@@ -1,4 +1,4 @@
-//! HTTP endpoint of a model API: one POST, with retries if the server is overloaded.
+//! HTTP endpoint of a model API: sends a POST, with retries if the server is overloaded.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,22 +13,23 @@ use tokio::time::{Instant, sleep};
 use super::error::ModelError;
 use crate::redact::{Secrets, redact};
 
-/// Most attempts per request.
+/// Maximum number of attempts per request.
 const ATTEMPTS: u32 = 4;
 
-/// Backoff before the first retry, unless the server names one. It doubles, with up to half as jitter.
+/// Backoff before the first retry, unless the server sends `Retry-After`. The backoff doubles, plus up to half as
+/// jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// Largest response that is read, a hundred times a model's longest answer.
+/// Maximum size of a response, in bytes: a hundred times a model's longest answer.
 const ANSWER_LIMIT: usize = 16 << 20;
 
-/// Longest quoted error message, in characters.
+/// Maximum length of a quoted error message, in characters.
 const SAID_LIMIT: usize = 300;
 
-/// Anthropic's status code for "overloaded".
+/// Anthropic's HTTP status code for "overloaded".
 const OVERLOADED: u16 = 529;
 
-/// An API key, redacted in debug output.
+/// An API key. Debug output redacts the key.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key(String);
 
@@ -44,7 +45,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A model API endpoint with its credentials.
+/// A model API endpoint, with its credentials.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     client: Client,
@@ -56,7 +57,10 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Creates an endpoint. `header` carries the key after `scheme`; `variable` is the key's source, for errors.
+    /// Creates an endpoint.
+    ///
+    /// `header` carries the key, prefixed with `scheme`. `variable` is the environment variable that holds the key, for
+    /// errors.
     pub(super) fn new(
         url: Url,
         key: Option<&Key>,
@@ -76,7 +80,7 @@ impl Endpoint {
         if let Some(password) = url.password() {
             secrets.add(password);
         }
-        // A redirect could send the key to another server.
+        // Follow no redirects, because a redirect could send the key to another server.
         let mut builder = Client::builder().redirect(Policy::none()).connect_timeout(Duration::from_secs(10));
         if is_loopback(&url) {
             builder = builder.no_proxy();
@@ -99,8 +103,9 @@ impl Endpoint {
         &self.model
     }
 
-    /// Sends a request and parses the response, with retries. The caller enforces the time limit; no retry starts after
-    /// `until`.
+    /// Sends a request and parses the response, with retries and backoff.
+    ///
+    /// The caller enforces the time limit. No retry starts after `until`.
     pub(super) async fn post<A: for<'de> Deserialize<'de>>(
         &self,
         body: &impl Serialize,
@@ -118,7 +123,7 @@ impl Endpoint {
                 Err(error) => (error, None),
             };
             let pause = named.unwrap_or_else(|| wait.mul_f64(1.0 + fastrand::f64() / 2.0));
-            // A retry after the deadline would be wasted.
+            // Give up if the next retry would start after the deadline.
             if attempt == ATTEMPTS || !is_transient(&failure) || Instant::now() + pause >= until {
                 return Err(failure);
             }
@@ -150,7 +155,7 @@ impl Endpoint {
         Ok(bytes)
     }
 
-    /// The only function that converts an API response into an error.
+    /// Converts an API response with an error status into an error. No other function does this.
     fn failure(&self, status: StatusCode, attempts: u32, answer: &[u8]) -> ModelError {
         let (url, detail) = (display_url(&self.url), self.error_message(answer));
         let status = status.as_u16();
@@ -162,7 +167,7 @@ impl Endpoint {
         }
     }
 
-    /// Extracts the server's error message, redacted and on one line.
+    /// Extracts the server's error message from a response, redacted and on one line.
     fn error_message(&self, answer: &[u8]) -> String {
         #[derive(Deserialize)]
         struct Envelope {
@@ -185,13 +190,13 @@ impl Endpoint {
         ModelError::Unreachable { url: display_url(&self.url), cause: redact(cause, &self.secrets) }
     }
 
-    /// Builds the error for an invalid response.
+    /// Builds the error for a response that is invalid.
     pub(super) fn unreadable(&self, problem: &str) -> ModelError {
         ModelError::Unreadable { from: display_url(&self.url), problem: redact(problem, &self.secrets) }
     }
 }
 
-/// True for a loopback URL, where a key may be sent unencrypted and no proxy is needed.
+/// Returns true for a loopback URL. There, a key may be sent unencrypted, and no proxy is used.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host_str() {
         Some("localhost" | "[::1]") => true,
@@ -200,18 +205,18 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Renders a URL without credentials and query.
+/// Renders a URL without its credentials and query.
 fn display_url(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
 }
 
-/// True if a retry may succeed.
+/// Returns true if a retry may succeed.
 fn is_transient(error: &ModelError) -> bool {
     matches!(error, ModelError::Overloaded { .. } | ModelError::Unreachable { .. })
 }
 
-/// Parses `Retry-After` in seconds; the date format is not supported.
+/// Parses a `Retry-After` header in seconds. The date format is not supported.
 fn retry_after(response: &Response) -> Option<Duration> {
     let seconds: f64 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()

@@ -1,4 +1,4 @@
-//! Errors of wrappers.
+//! Errors of wrappers and of the models behind them.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub enum WrapperError {
         /// Name of the child.
         child: String,
     },
-    /// The child's file is outside the folder in which wrappers are created.
+    /// The child's file is outside the only folder in which wrappers can be created.
     #[error(
         "the server '{child}' is described in {}, but only servers below .switchboard/mcps can be wrapped; `switchboard suite add` adds one there",
         .file.display()
@@ -36,10 +36,10 @@ pub enum WrapperError {
         /// File that describes the child.
         file: PathBuf,
     },
-    /// The folder contains the original of another child.
+    /// The wrapper folder already contains the original of another child.
     #[error("{} already exists and belongs to another server; move it aside", .file.display())]
     OtherOriginal {
-        /// Path of that original.
+        /// Path of the other original.
         file: PathBuf,
     },
     /// The child is not trusted.
@@ -48,7 +48,7 @@ pub enum WrapperError {
         /// Name of the child.
         child: String,
     },
-    /// The original differs from what was trusted when it was wrapped.
+    /// The original differs from the launch settings that were trusted when it was wrapped.
     #[error(
         "the original of '{child}' differs from what was trusted when it was wrapped{diff}; if that is intended, a person must run \
          `switchboard suite unwrap {child}`, `switchboard suite trust {child}` and `switchboard suite wrap {child}`"
@@ -56,7 +56,7 @@ pub enum WrapperError {
     OriginalChanged {
         /// Name of the child.
         child: String,
-        /// Line diff; empty if nothing was ever trusted.
+        /// Line diff of the launch settings; empty if nothing was ever trusted.
         diff: String,
     },
     /// No model provider is available.
@@ -73,10 +73,10 @@ pub enum WrapperError {
     Incomplete {
         /// Name of the provider.
         provider: &'static str,
-        /// The missing setting, and where to set it.
+        /// The missing setting, and the place where it can be set.
         needs: String,
     },
-    /// Listing the original's tools failed.
+    /// Listing the tools of the original failed.
     #[error(transparent)]
     Child(#[from] ChildError),
     /// An error of the suites: settings, names, trust or files.
@@ -87,10 +87,10 @@ pub enum WrapperError {
     File(#[from] FileError),
 }
 
-/// Error of a model. Never contains keys.
+/// Error of a model provider. Error texts never contain keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ModelError {
-    /// The endpoint is unreachable.
+    /// The endpoint cannot be reached.
     #[error("{url} cannot be reached: {cause}")]
     Unreachable {
         /// URL of the endpoint.
@@ -103,20 +103,20 @@ pub(super) enum ModelError {
     KeyRefused {
         /// URL of the endpoint.
         url: String,
-        /// HTTP status.
+        /// HTTP status of the response.
         status: u16,
-        /// Variable that holds the key.
+        /// Environment variable that holds the key.
         variable: &'static str,
-        /// Message of the server.
+        /// Error message of the server.
         detail: String,
     },
-    /// The key contains invalid characters.
+    /// The key contains characters that are invalid in a header.
     #[error("the key in {variable} has invalid characters; set it again")]
     BadKey {
-        /// Variable that holds the key.
+        /// Environment variable that holds the key.
         variable: &'static str,
     },
-    /// The endpoint does not know the model, or there is no such API.
+    /// The endpoint does not know the model, or there is no such API at the URL.
     #[error(
         "{url} has no model '{model}' (HTTP 404); set 'model' or 'baseUrl' of the wrapper{}",
         quoted(.detail)
@@ -126,19 +126,19 @@ pub(super) enum ModelError {
         url: String,
         /// Name of the model.
         model: String,
-        /// Message of the server.
+        /// Error message of the server.
         detail: String,
     },
-    /// The endpoint is overloaded or failing, also after retries.
+    /// The endpoint is overloaded or failing, even after retries.
     #[error("{url} answered HTTP {status} to {attempts} attempts; try again later{}", quoted(.detail))]
     Overloaded {
         /// URL of the endpoint.
         url: String,
-        /// Last HTTP status.
+        /// HTTP status of the last attempt.
         status: u16,
         /// Number of attempts.
         attempts: u32,
-        /// Message of the server.
+        /// Error message of the server.
         detail: String,
     },
     /// The endpoint rejected the request.
@@ -146,27 +146,27 @@ pub(super) enum ModelError {
     Refused {
         /// URL of the endpoint.
         url: String,
-        /// HTTP status.
+        /// HTTP status of the response.
         status: u16,
-        /// Message of the server.
+        /// Error message of the server.
         detail: String,
     },
     /// The response is invalid.
     #[error("the answer of {from} is invalid: {problem}")]
     Unreadable {
-        /// Sender of the response.
+        /// URL of the endpoint that sent the response.
         from: String,
-        /// The violation.
+        /// Description of what is invalid.
         problem: String,
     },
-    /// The command did not run or failed.
+    /// The command could not be started, or it failed.
     #[error("the command `{command}` {problem}{}", quoted(.detail))]
     Command {
-        /// Program of the command.
+        /// Name of the program.
         command: String,
-        /// The failure and the next step.
+        /// Description of the failure, and the next step.
         problem: String,
-        /// Last line of its stderr.
+        /// Last line that the program wrote to stderr.
         detail: String,
     },
 }

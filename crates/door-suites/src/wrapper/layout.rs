@@ -1,16 +1,17 @@
-//! `wrap` and `unwrap`: the files of a wrapped child, as the suite proxy's architecture has them (section "Claude
-//! Intelligent Wrapper Architecture").
+//! `wrap` and `unwrap`: manage the files of a wrapped child.
+//!
+//! The layout follows the suite proxy's architecture (section "Claude Intelligent Wrapper Architecture"):
 //!
 //! ```text
 //! .switchboard/mcps/<name>/
-//!   .mcp.json            starts `switchboard suite wrapper <name>`
-//!   CLAUDE.md            the role of the model that works
-//!   original/.mcp.json   what `.mcp.json` was, byte for byte
-//!   original/wrapped.json  what was made here, so that `unwrap` takes away exactly that
+//!   .mcp.json              starts `switchboard suite wrapper <name>`
+//!   CLAUDE.md              role of the wrapper's model
+//!   original/.mcp.json     previous content of `.mcp.json`, byte for byte
+//!   original/wrapped.json  manifest of what `wrap` created, so that `unwrap` removes exactly that
 //! ```
 //!
-//! The child's own file is replaced last and restored first, each in one step: whatever interrupts, the child is
-//! wrapped or it is not, and the same command again completes what is missing.
+//! The child's own file is replaced last and restored first, each time atomically. After an interruption, the child is
+//! therefore either wrapped or not, and repeating the command completes the remaining steps.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -37,46 +38,49 @@ use crate::trust::TrustStore;
 
 mod texts;
 
-/// Folder of the original.
+/// Name of the folder that contains the original.
 pub(super) const ORIGINAL: &str = "original";
 
-/// File with the model's role.
+/// Name of the file that contains the model's role.
 pub(super) const ROLE: &str = "CLAUDE.md";
 
-/// Arguments that start a wrapper, before the child's name.
+/// Command-line arguments that start a wrapper, before the child's name.
 const WORDS: [&str; 2] = ["suite", "wrapper"];
 
-/// Margin between a wrapper's own time limit and the request timeout: the wrapper always answers by itself.
+/// Margin between a wrapper's own time limit and the request timeout.
+///
+/// Because of the margin, the wrapper answers before the request times out.
 const MARGIN_MS: u64 = 15_000;
 
-/// Result of `wrap`.
+/// Result of `switchboard suite wrap`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrapOutcome {
     /// Name of the child.
     pub name: String,
     /// Folder of the child.
     pub folder: PathBuf,
-    /// File with the role.
+    /// Path of the file with the model's role.
     pub role: PathBuf,
-    /// True if the role file existed before and was not changed.
+    /// True if the role file already existed and was therefore not changed.
     pub kept_role: bool,
 }
 
-/// Result of `unwrap`.
+/// Result of `switchboard suite unwrap`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnwrapOutcome {
     /// Name of the child.
     pub name: String,
     /// Folder of the child.
     pub folder: PathBuf,
-    /// Files that were not removed, because `wrap` did not write them or they were edited.
+    /// Files and folders that were kept, because `wrap` did not create them or they were edited later.
     pub kept: Vec<PathBuf>,
-    /// True if the child is trusted again, as it was before it was wrapped.
+    /// True if the child is trusted again, as before it was wrapped.
     pub is_trusted: bool,
 }
 
-/// True if a child is one of our wrappers. Tool filters then apply to its original: a wrapper has only one tool of its
-/// own.
+/// Returns true if a child is one of Switchboard's wrappers.
+///
+/// Tool filters then apply to the original child, because a wrapper has only one tool of its own.
 pub fn is_wrapper(child: &ChildSpec) -> bool {
     let starts_one = match &child.launch {
         Launch::Stdio { args, .. } => args.len() == 3 && args[..2] == WORDS,
@@ -85,10 +89,10 @@ pub fn is_wrapper(child: &ChildSpec) -> bool {
     starts_one && child.file.parent().is_some_and(|folder| folder.join(ORIGINAL).join(CHILD_FILE).is_file())
 }
 
-/// Wraps a child. `program` is the command for this program in the child's file.
+/// Wraps a child. `program` is the command that starts Switchboard in the child's new file.
 ///
-/// The child must be trusted. Its wrapper and the original behind it are then trusted as well, because the person who
-/// wraps the child asked for exactly that.
+/// The child must be trusted. The wrapper and the original are then trusted as well, because the person who wraps the
+/// child asked for exactly that.
 pub fn wrap_child(
     name: &str,
     program: &Path,
@@ -122,7 +126,7 @@ pub fn wrap_child(
         manifest.role = Some(content_hash(text.as_bytes()));
     }
     texts::add(paths, &child.name, &description, role.trim_end(), &mut manifest)?;
-    // Written before the files are created, so that leftovers of an interruption are known to be ours.
+    // Write the manifest before the files, so that leftovers of an interruption can be recognized as Switchboard's own.
     manifest.write(&original)?;
     folder.create_new(ROLE, text.as_bytes(), Durability::Synced)?;
 
@@ -139,14 +143,14 @@ pub fn wrap_child(
     })
 }
 
-/// Unwraps a child: restores its file byte for byte.
+/// Unwraps a child: restores the child's original file byte for byte.
 pub fn unwrap_child(
     name: &str,
     config: &Config,
     paths: &SuitePaths,
     lookup: Lookup<'_>,
 ) -> Result<UnwrapOutcome, WrapperError> {
-    // An unset variable must not prevent users from restoring their file.
+    // Substitute unset variables, because an unset variable must not prevent users from restoring their file.
     let lookup: Lookup<'_> = &|name| lookup(name).or_else(|| Some("unset".to_owned()));
     let found = discover_with(config, paths, lookup);
     let child = find_child(&found, name)?;
@@ -157,7 +161,7 @@ pub fn unwrap_child(
     let folder = folder_of(child, paths)?;
     let original = folder.subdir(ORIGINAL)?.ok_or_else(not_wrapped)?;
     let bytes = original.read(CHILD_FILE, FILE_LIMIT)?.ok_or_else(not_wrapped)?.bytes;
-    // Restore even an original that can no longer be parsed; its bytes were never to change.
+    // Restore an original even if it can no longer be parsed, because its bytes must never change.
     let before = spec(&child.name, &child.file, &bytes, config, paths, lookup).ok();
     let trust = TrustStore::load(paths);
     let is_trusted = before.as_ref().is_some_and(|before| trust.state(&trusted_as(before)).is_trusted());
@@ -180,14 +184,14 @@ pub fn unwrap_child(
     texts::remove(paths, &child.name, &manifest)?;
     Manifest::remove(&original)?;
     original.remove(CHILD_FILE)?;
-    // Removal fails if the folder contains other files, and then it stays.
+    // The removal fails if the folder contains other files; the folder is then kept.
     if std::fs::remove_dir(original.path()).is_err() {
         kept.push(original.path().to_owned());
     }
     Ok(UnwrapOutcome { name: child.name.clone(), folder: folder.path().to_owned(), kept, is_trusted })
 }
 
-/// Opens a child's folder, which must be one in which wrappers can be created.
+/// Opens a child's folder; returns an error if wrappers cannot be created there.
 pub(super) fn folder_of(child: &ChildSpec, paths: &SuitePaths) -> Result<Dir, WrapperError> {
     let elsewhere = || WrapperError::Elsewhere { child: child.name.clone(), file: child.file.clone() };
     let mcps = paths.workspace.join(".switchboard").join("mcps");
@@ -205,7 +209,9 @@ fn read_child(folder: &Dir, child: &ChildSpec) -> Result<Vec<u8>, WrapperError> 
     Ok(folder.read(CHILD_FILE, FILE_LIMIT)?.ok_or_else(gone)?.bytes)
 }
 
-/// Saves the original. An existing one is left from an interrupted `wrap`, or belongs to another child.
+/// Saves the original file of a child.
+///
+/// An existing original is either a leftover of an interrupted `wrap`, which is accepted, or belongs to another child.
 fn save_original(folder: &Dir, bytes: &[u8]) -> Result<Dir, WrapperError> {
     let original = folder.ensure_subdir(ORIGINAL)?;
     if original.create_new(CHILD_FILE, bytes, Durability::Synced)? == Created::AlreadyExists {
@@ -217,7 +223,7 @@ fn save_original(folder: &Dir, bytes: &[u8]) -> Result<Dir, WrapperError> {
     Ok(original)
 }
 
-/// Builds the file that starts a wrapper: the child's file with another command.
+/// Builds the file that starts a wrapper: the child's file with a different command.
 fn wrapper_file(name: &str, original: McpFile, program: &Path) -> McpFile {
     let env = variables(&original);
     let args = WORDS.into_iter().map(str::to_owned).chain([name.to_owned()]).collect();
@@ -234,12 +240,13 @@ fn wrapper_file(name: &str, original: McpFile, program: &Path) -> McpFile {
     }
 }
 
-/// Returns the variables that a wrapper needs: those that select the model, and those referenced by the original's
-/// file. Started programs inherit no others.
+/// Returns the environment variables that a wrapper needs, because started programs inherit no others.
+///
+/// These are the variables that select the model, and those that the original's file references.
 fn variables(original: &McpFile) -> BTreeMap<String, String> {
     let mut needed: BTreeMap<String, String> =
         PASSED_VARIABLES.iter().map(|name| ((*name).to_owned(), format!("${{{name}:-}}"))).collect();
-    // Searches the unexpanded JSON, which covers references in every field.
+    // Search the unexpanded JSON, because this covers references in every field.
     for reference in original.to_json().split("${").skip(1) {
         let Some((inside, _)) = reference.split_once('}') else { continue };
         match inside.split_once(":-") {
@@ -250,7 +257,7 @@ fn variables(original: &McpFile) -> BTreeMap<String, String> {
     needed
 }
 
-/// Returns the permissions of a child's file, for its replacement.
+/// Returns the permissions of a child's file, which its replacement gets as well.
 fn mode_of(file: &Path) -> u32 {
     file.metadata().map_or(0o600, |found| found.permissions().mode() & 0o777)
 }

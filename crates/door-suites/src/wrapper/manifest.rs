@@ -1,4 +1,4 @@
-//! Manifest of a wrapper's files, so that `unwrap` removes exactly what `wrap` created.
+//! Manifest of the files that `wrap` created, so that `unwrap` removes exactly these.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -6,13 +6,13 @@ use switchboard_sys::files::{Dir, FileError};
 
 use crate::paths::hex;
 
-/// Name of the file, beside the original.
+/// Name of the manifest file, in the folder of the original.
 const NAME: &str = "wrapped.json";
 
-/// Large enough for the texts in it.
+/// Maximum size of the manifest, in bytes: enough for the descriptions in it.
 const LIMIT: u64 = 1 << 20;
 
-/// Manifest of what `wrap` created.
+/// Manifest of everything that `wrap` created.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Manifest {
@@ -30,7 +30,7 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads the manifest; empty if it is missing or damaged.
+    /// Reads the manifest; returns an empty one if the file is missing or damaged.
     pub(super) fn read(original: &Dir) -> Result<Self, FileError> {
         let found = original.read(NAME, LIMIT)?;
         Ok(found.and_then(|found| serde_json::from_slice(&found.bytes).ok()).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Messages between the agent loop and a model, independent of the API.
+//! Messages between the agent loop and a model, independent of the model's API.
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -9,16 +9,16 @@ use super::conversation::Usage;
 use super::error::ModelError;
 use super::openai::OpenAi;
 
-/// Definition of a tool, for the model.
+/// Definition of a tool, as sent to the model.
 #[derive(Debug, Clone)]
 pub(super) struct ToolDefinition {
-    /// Name in the character set that every API accepts.
+    /// Name of the tool, restricted to the characters that every API accepts.
     pub(super) name: String,
     pub(super) description: String,
     pub(super) schema: Box<RawValue>,
 }
 
-/// Prompt of a conversation.
+/// System prompt, question and tools at the start of a conversation.
 pub(super) struct Prompt<'t> {
     pub(super) system: &'t str,
     pub(super) tools: &'t [ToolDefinition],
@@ -29,20 +29,20 @@ pub(super) struct Prompt<'t> {
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) text: String,
-    /// Requested tool calls, in the model's order.
+    /// Tool calls that the model requested, in the model's order.
     pub(super) calls: Vec<ToolCall>,
     pub(super) usage: Usage,
     pub(super) end: TurnEnd,
 }
 
-/// How a turn ended.
+/// Reason why a turn of the model ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TurnEnd {
-    /// Complete.
+    /// The turn is complete.
     Whole,
-    /// Truncated at the API's length limit; its tool calls may be incomplete and are not made.
+    /// The turn was truncated at the API's length limit. Its tool calls may be incomplete and are not executed.
     Cut,
-    /// Refused by the model or its provider.
+    /// The model or its provider refused to answer.
     Declined,
 }
 
@@ -51,11 +51,11 @@ pub(super) enum TurnEnd {
 pub(super) struct ToolCall {
     pub(super) id: String,
     pub(super) tool: String,
-    /// Arguments, or a parse error for the model.
+    /// Arguments of the call, or a parse error for the model.
     pub(super) args: Result<Box<RawValue>, String>,
 }
 
-/// Result of a tool call.
+/// Result of a tool call, as sent back to the model.
 #[derive(Debug)]
 pub(super) struct ToolOutcome {
     pub(super) id: String,
@@ -68,11 +68,11 @@ pub(super) struct ToolOutcome {
 #[derive(Debug, Default)]
 pub(super) struct TurnInput {
     pub(super) results: Vec<ToolOutcome>,
-    /// Note from the agent loop.
+    /// Note from the agent loop to the model.
     pub(super) note: Option<String>,
 }
 
-/// A conversation with a model.
+/// A conversation with a model, by provider.
 #[derive(Debug)]
 pub(super) enum Model {
     Anthropic(Anthropic),
@@ -81,7 +81,7 @@ pub(super) enum Model {
 }
 
 impl Model {
-    /// Sends the results of the last turn and waits for the model's next turn.
+    /// Sends the results of the last turn, and waits for the model's next turn.
     pub(super) async fn next(&mut self, input: TurnInput, room: TurnBudget) -> Result<Turn, ModelError> {
         match self {
             Self::Anthropic(model) => model.next(input, room).await,
@@ -91,7 +91,7 @@ impl Model {
     }
 }
 
-/// Remaining budget for a turn.
+/// Budget of time and tokens that remains for a turn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TurnBudget {
     pub(super) tokens: u64,

@@ -1,8 +1,8 @@
 //! Client of the Chat Completions API of OpenAI and compatible servers:
 //! <https://platform.openai.com/docs/api-reference/chat>.
 //!
-//! Unknown fields are ignored. The model's messages are sent back byte for byte: some servers include fields that they
-//! expect to get back.
+//! Unknown fields are ignored. The model's messages are sent back byte for byte, because some servers expect to get
+//! back fields that they have added.
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,9 @@ pub(super) struct OpenAi {
     messages: Vec<Box<RawValue>>,
 }
 
-/// Sets no token limit per turn: the field has two names, and some servers reject one or the other.
+/// Request body.
+///
+/// The body sets no token limit per turn: there are two names for that field, and some servers reject one of them.
 #[derive(Serialize)]
 struct Request<'r> {
     model: &'r str,
@@ -76,7 +78,7 @@ struct WireUsage {
 
 #[derive(Deserialize)]
 struct Message {
-    /// A string or a list of parts.
+    /// Content of the message: a string or a list of parts.
     #[serde(default)]
     content: Value,
     refusal: Option<String>,
@@ -93,7 +95,7 @@ struct WireToolCall {
 #[derive(Deserialize)]
 struct Called {
     name: String,
-    /// JSON inside a string; some servers send an object.
+    /// Arguments as JSON inside a string. Some servers send an object instead.
     #[serde(default)]
     arguments: Value,
 }
@@ -124,7 +126,7 @@ impl OpenAi {
 
     pub(super) async fn next(&mut self, input: TurnInput, room: TurnBudget) -> Result<Turn, ModelError> {
         for done in &input.results {
-            // The API has no error flag for tool results, so the text says it.
+            // Mark errors in the text, because the API has no error flag for tool results.
             let marked = if done.is_error { format!("ERROR: {}", done.text) } else { done.text.clone() };
             self.messages.push(message(&OurMessage::Tool { tool_call_id: &done.id, content: &marked }));
         }
@@ -163,12 +165,12 @@ impl OpenAi {
     }
 }
 
-/// Parses the arguments of a call, which models sometimes malform.
+/// Parses the arguments of a call. Models sometimes produce malformed JSON.
 fn arguments(value: &Value) -> Result<Box<RawValue>, String> {
     match value {
         Value::Null => to_raw_value(&serde_json::json!({})),
         Value::String(text) if text.trim().is_empty() => to_raw_value(&serde_json::json!({})),
-        // Parsed as raw JSON, which preserves long numbers.
+        // Parse as raw JSON, which preserves long numbers.
         Value::String(text) => serde_json::from_str(text),
         other => to_raw_value(other),
     }
@@ -180,7 +182,7 @@ fn arguments(value: &Value) -> Result<Box<RawValue>, String> {
     })
 }
 
-/// Joins the text of a message, which may come in parts.
+/// Returns the text of a message, joining the parts if it consists of several.
 fn text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),

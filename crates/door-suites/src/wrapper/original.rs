@@ -1,4 +1,4 @@
-//! The original child behind a wrapper.
+//! The original child that a wrapper uses.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use crate::trust::{TrustState, TrustStore};
 /// The original child behind a wrapper.
 #[derive(Debug)]
 pub(super) struct Original {
-    /// Name of the original and of its wrapper.
+    /// Name that the original shares with its wrapper.
     pub(super) name: String,
     pub(super) spec: ChildSpec,
-    /// Folder of the child, which contains the role and the original's folder.
+    /// Folder of the child. Contains the role file and the folder of the original.
     pub(super) folder: Dir,
 }
 
 impl Original {
-    /// Reads the original of a wrapped child.
+    /// Reads the original of a wrapped child from its folder.
     pub(super) fn read(
         name: &str,
         config: &Config,
@@ -51,7 +51,7 @@ impl Original {
         Ok(Self { name: wrapper.name.clone(), spec, folder })
     }
 
-    /// Checks that the original is what its owner trusted when it was wrapped.
+    /// Checks that the original still has the launch settings that were trusted when it was wrapped.
     pub(super) fn check_trust(&self, trust: &TrustStore) -> Result<(), WrapperError> {
         let diff = match trust.state(&trusted_as(&self.spec)) {
             TrustState::Trusted => return Ok(()),
@@ -61,13 +61,13 @@ impl Original {
         Err(WrapperError::OriginalChanged { child: self.name.clone(), diff })
     }
 
-    /// Creates the client of the original. Starts nothing.
+    /// Creates the MCP client for the original. Starts no process.
     pub(super) fn child(&self, paths: &SuitePaths, guard: Option<ReaperClient>) -> Child {
         let secrets = Secrets::of(&self.spec);
-        // The plain name belongs to the wrapper's own log.
+        // Use a different name, because the plain name belongs to the wrapper's own log.
         let spec = ChildSpec { name: inner_name(&self.name), ..self.spec.clone() };
         let options = ChildOptions {
-            // The child works without a log as well.
+            // A log is optional: the child also works without one.
             log: paths.create_logs().ok(),
             guard,
             redact: Some(Arc::new(move |text: &str| redact(text, &secrets))),
@@ -77,7 +77,7 @@ impl Original {
     }
 }
 
-/// Finds a child by name; if its file is invalid, the error says why.
+/// Finds a child by name. If the child's file is invalid, the error describes the problem.
 pub(super) fn find_child<'f>(found: &'f Discovery, name: &str) -> Result<&'f ChildSpec, WrapperError> {
     let is_it =
         |child: &Option<String>| child.as_deref().is_some_and(|child| child.eq_ignore_ascii_case(name));
@@ -90,7 +90,9 @@ pub(super) fn find_child<'f>(found: &'f Discovery, name: &str) -> Result<&'f Chi
     Ok(found.find_child(name)?)
 }
 
-/// Resolves an original from its bytes, as if they were still in the child's own file.
+/// Resolves the spec of an original from the bytes of its file.
+///
+/// The bytes are treated as if they were still in the child's own file.
 pub(super) fn spec(
     name: &str,
     file: &Path,
@@ -107,8 +109,9 @@ pub(super) fn spec(
     Ok(resolve_spec(name.to_owned(), parsed, &context)?)
 }
 
-/// Returns the original under the name used for its trust decision. No child can have this name, so the decision cannot
-/// be confused with the wrapper's.
+/// Returns the original's spec under the name used for its trust decision.
+///
+/// No child can have this name, so the decision cannot be confused with that of the wrapper.
 pub(super) fn trusted_as(spec: &ChildSpec) -> ChildSpec {
     ChildSpec { name: format!("{}/original", spec.name), ..spec.clone() }
 }
@@ -118,7 +121,7 @@ pub(super) fn inner_name(child: &str) -> String {
     format!("{child}.original")
 }
 
-/// Returns the name of the original in logs and pins, if the child is a wrapper.
+/// Returns the name of a wrapper's original in logs and pins; `None` if the child is not a wrapper.
 pub fn original_name(child: &ChildSpec) -> Option<String> {
     layout::is_wrapper(child).then(|| inner_name(&child.name))
 }

@@ -1,4 +1,4 @@
-//! Selection of the model provider, from settings and environment, in a fixed order.
+//! Selection of the model provider from settings and environment, in a fixed order.
 
 use std::path::{Path, PathBuf};
 
@@ -22,18 +22,19 @@ const ANTHROPIC_URL: &str = "https://api.anthropic.com";
 /// Default URL of the Chat Completions API.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
 
-/// Default models: fast ones, since using tools is not hard.
+/// Default model for Anthropic's API. Both default models are fast ones, since using tools is not hard.
 const ANTHROPIC_MODEL: &str = "claude-haiku-4-5";
 const OPENAI_MODEL: &str = "gpt-5-mini";
 
-/// Programs used without an API key, in this order. Their flags prevent them from starting MCP servers, which could
-/// include this wrapper.
+/// Programs that are tried in this order if there is no API key.
+///
+/// Their flags prevent them from starting MCP servers, which could include this wrapper.
 const PROGRAMS: [(&str, &[&str]); 2] = [
     ("claude", &["claude", "-p", "--strict-mcp-config"]),
     ("codex", &["codex", "exec", "--sandbox", "read-only", "--skip-git-repo-check", "-"]),
 ];
 
-/// Environment variables that a wrapper reads, and that it therefore must be given.
+/// Environment variables that a wrapper reads and that must therefore be passed to it.
 pub(super) const PASSED_VARIABLES: [&str; 8] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_BASE_URL",
@@ -66,7 +67,7 @@ pub(super) enum Provider {
 }
 
 impl Provider {
-    /// Selects the provider: from the settings, else by available API key, else by installed program.
+    /// Selects the provider: from the settings, else by the available API key, else by the installed program.
     pub(super) fn choose(
         child: &str,
         settings: &WrapperSettings,
@@ -102,7 +103,7 @@ impl Provider {
             ProviderKind::OpenAi => {
                 let base = base("OPENAI_BASE_URL", OPENAI_URL)?;
                 let key = set("OPENAI_API_KEY");
-                // Local servers often need no key.
+                // Require a key only for OpenAI itself, because local servers often need none.
                 if key.is_none() && base.as_str().starts_with(OPENAI_URL) {
                     let needs = "a key in the variable OPENAI_API_KEY, or the address of a server that needs none in \
                                  OPENAI_BASE_URL"
@@ -135,7 +136,7 @@ impl Provider {
         }
     }
 
-    /// Returns the provider's name for people.
+    /// Returns the provider's name as shown to people.
     pub(super) fn display_name(&self) -> String {
         match self {
             Self::Anthropic { model, .. } | Self::OpenAi { model, .. } => model.clone(),
@@ -143,7 +144,7 @@ impl Provider {
         }
     }
 
-    /// Starts a conversation. A command-line program runs in `folder`, which contains its role.
+    /// Starts a conversation. A command-line program runs in `folder`, which contains the role file.
     pub(super) fn start_conversation(
         &self,
         task: &Prompt<'_>,
@@ -160,7 +161,7 @@ impl Provider {
     }
 }
 
-/// Parses a base URL.
+/// Parses a base URL from the settings or the environment.
 fn parse_base_url(child: &str, key: &str, text: &str) -> Result<Url, WrapperError> {
     let problem = match Url::parse(text.trim()) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => return Ok(url),
@@ -173,7 +174,7 @@ fn parse_base_url(child: &str, key: &str, text: &str) -> Result<Url, WrapperErro
     Err(WrapperError::Incomplete { provider: "address", needs: format!("a correct {key}, which {problem}") })
 }
 
-/// Refuses to send a key over an unencrypted connection.
+/// Returns an error if a key would be sent over an unencrypted connection.
 fn require_tls(base: &Url, provider: &'static str) -> Result<(), WrapperError> {
     if base.scheme() == "https" || is_loopback(base) {
         return Ok(());
@@ -182,7 +183,7 @@ fn require_tls(base: &Url, provider: &'static str) -> Result<(), WrapperError> {
     Err(WrapperError::Incomplete { provider, needs })
 }
 
-/// Finds a program in a list of folders in `PATH` format.
+/// Finds a program in `path`, a list of folders in the format of the `PATH` variable.
 fn find_program(path: &str, program: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let is_program = |file: &PathBuf| {

@@ -1,10 +1,10 @@
-//! Prompts for the wrapper's model: role, rules and withheld tools.
+//! Prompts for the wrapper's model: its role, the rules and the withheld tools.
 
 use std::fmt::Write as _;
 
 use super::toolbox::Toolbox;
 
-/// Generates the default role of a child's model, which is the initial content of `CLAUDE.md`.
+/// Generates the default role of the wrapper's model, which is the initial content of `CLAUDE.md`.
 pub(super) fn generated(child: &str, description: &str) -> String {
     let description = description.trim().trim_end_matches('.');
     format!(
@@ -14,7 +14,7 @@ pub(super) fn generated(child: &str, description: &str) -> String {
     )
 }
 
-/// Renders the system prompt.
+/// Renders the system prompt for the wrapper's model.
 pub(super) fn system(child: &str, role: &str, toolbox: &Toolbox) -> String {
     let mut text = format!(
         "{}\n\nRules:\n\
@@ -35,7 +35,7 @@ pub(super) fn system(child: &str, role: &str, toolbox: &Toolbox) -> String {
     text
 }
 
-/// Renders the question with the caller's context.
+/// Renders the question together with the caller's context.
 pub(super) fn question(query: &str, context: Option<&str>) -> String {
     match context.map(str::trim).filter(|context| !context.is_empty()) {
         Some(context) => format!("{query}\n\nContext from the asker:\n{context}"),

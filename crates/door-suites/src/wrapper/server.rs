@@ -1,4 +1,4 @@
-//! MCP server of a wrapper: one tool, for questions in plain language.
+//! MCP server of a wrapper. It offers one tool, for questions in plain language.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,19 +40,19 @@ use crate::paths::SuitePaths;
 use crate::pins::Pins;
 use crate::trust::TrustStore;
 
-/// Name of the tool.
+/// Name of the server's only tool.
 pub(super) const TOOL: &str = "natural_language";
 
-/// Longest question and longest context: more would leave the model no room to work.
+/// Maximum length of the question and of its context, in bytes each. More text would leave the model no room to work.
 const TEXT_LIMIT: usize = 100_000;
 
-/// Largest role file that is read.
+/// Maximum size of a role file, in bytes.
 const ROLE_LIMIT: u64 = 64 << 10;
 
-/// Most concurrent questions; others wait while their time limit runs.
+/// Maximum number of concurrent questions. Further questions wait while their time limit runs.
 const AT_ONCE: usize = 4;
 
-/// Most queued progress messages; further ones are dropped if they are not read.
+/// Maximum number of queued progress messages. Further messages are dropped until some are read.
 const STEPS: usize = 16;
 
 /// MCP server that answers questions about a child by using its tools. Cheap to clone.
@@ -85,7 +85,7 @@ struct Question {
 }
 
 impl Wrapper {
-    /// Opens the wrapper of a wrapped child. Starts nothing.
+    /// Opens the wrapper of a wrapped child. Starts no process.
     pub fn open(
         name: &str,
         config: &Config,
@@ -126,7 +126,7 @@ impl Wrapper {
         self.0.child.stop().await;
     }
 
-    /// Answers a question. The log is complete in any case.
+    /// Answers a question. The log is filled in even on failure.
     async fn answer(
         &self,
         question: &Question,
@@ -185,7 +185,7 @@ impl Wrapper {
         conversation.run(log, until, cancelled).await.map_err(|error| error.to_string())
     }
 
-    /// Returns the tools that no longer match their pins; pins new ones.
+    /// Pins new tools, and returns the tools that no longer match their pins.
     async fn changed_tools(&self, listed: Vec<Box<RawValue>>) -> Result<BTreeSet<String>, String> {
         let (paths, name) = (self.0.paths.clone(), inner_name(&self.0.original.name));
         let check = move || {
@@ -211,7 +211,7 @@ impl Wrapper {
                 count += 1.0;
                 if let Some(token) = context.meta.get_progress_token() {
                     let progress = ProgressNotificationParam::new(token, count).with_message(step);
-                    // A disconnected client cancels the call by itself.
+                    // Ignore the error: if the client has disconnected, the call is cancelled anyway.
                     let _ = context.peer.notify_progress(progress).await;
                 }
             }
@@ -221,7 +221,7 @@ impl Wrapper {
     }
 }
 
-/// Builds the MCP result: the answer as text, and the log as structured content.
+/// Builds the MCP result, with the answer as text and the log as structured content.
 fn result(outcome: Result<(), String>, mut log: ConversationLog, bounds: Bounds) -> CallToolResult {
     let problem = match (outcome, log.stopped) {
         (Err(problem), _) => Some(problem),
@@ -340,7 +340,7 @@ impl ServerHandler for Wrapper {
         Ok(CallToolResponse::Complete(result))
     }
 
-    /// A server without prompts must answer "method not found", not an empty list.
+    /// Answers "method not found", as required of a server without prompts. An empty list would be wrong.
     async fn list_prompts(
         &self,
         _: Option<PaginatedRequestParams>,
@@ -349,7 +349,7 @@ impl ServerHandler for Wrapper {
         Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
     }
 
-    /// As with prompts.
+    /// Answers "method not found", as required of a server without resources.
     async fn list_resources(
         &self,
         _: Option<PaginatedRequestParams>,
@@ -358,7 +358,7 @@ impl ServerHandler for Wrapper {
         Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
     }
 
-    /// As with prompts.
+    /// Answers "method not found", as required of a server without resources.
     async fn list_resource_templates(
         &self,
         _: Option<PaginatedRequestParams>,
@@ -367,7 +367,7 @@ impl ServerHandler for Wrapper {
         Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
     }
 
-    /// As with prompts.
+    /// Answers "method not found", as required of a server without completion.
     async fn complete(
         &self,
         _: CompleteRequestParams,

@@ -1,4 +1,4 @@
-//! `suites.<name>.wrapper` in `switchboard.config.json`.
+//! The settings `suites.<name>.wrapper` in `switchboard.config.json`.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use serde::Deserialize;
 use super::provider::ProviderKind;
 use crate::error::SuiteError;
 
-/// Upper limit for `maxTurns`: more than any question needs that a model can answer.
+/// Upper limit for `maxTurns`. A question that a model can answer needs fewer turns.
 const MOST_TURNS: u32 = 100;
 
-/// Upper limit for the time of one question; the request timeout that `wrap` writes is slightly longer.
+/// Upper limit for the time of one question. The request timeout that `wrap` writes is slightly longer.
 pub(super) const LONGEST: Duration = Duration::from_mins(10);
 
 /// Settings of a wrapper, which answers questions in plain language.
@@ -48,7 +48,7 @@ pub(super) struct Bounds {
 }
 
 impl WrapperSettings {
-    /// Known keys, for detecting misspelled ones.
+    /// Known keys, for detecting misspelled keys.
     pub const KEYS: &'static [&'static str] = &[
         "provider",
         "model",
@@ -69,12 +69,12 @@ impl WrapperSettings {
     /// Default of `timeoutMs`.
     pub const TIMEOUT_MS: u64 = 120_000;
 
-    /// Rejects values that are out of range.
+    /// Returns an error if a value is out of range.
     pub(crate) fn check(&self, child: &str) -> Result<(), SuiteError> {
         self.bounds(child).map(drop)
     }
 
-    /// Resolves the bounds of one question to this child.
+    /// Resolves the bounds that apply to one question to this child.
     pub(super) fn bounds(&self, child: &str) -> Result<Bounds, SuiteError> {
         let longest = u64::try_from(LONGEST.as_millis()).unwrap_or(u64::MAX);
         let within = |key: &str, value: u64, most: u64| match value {
@@ -90,7 +90,7 @@ impl WrapperSettings {
     }
 }
 
-/// Builds the error of a wrapper setting.
+/// Builds the error for an invalid wrapper setting.
 pub(super) fn bad(child: &str, key: &str, problem: String) -> SuiteError {
     SuiteError::Config { key: format!("suites.{child}.wrapper.{key}"), problem }
 }

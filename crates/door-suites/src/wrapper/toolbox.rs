@@ -1,4 +1,4 @@
-//! The original child's tools that the model may use.
+//! Tools of the original child that the model may use.
 
 use std::collections::BTreeSet;
 
@@ -13,35 +13,35 @@ use crate::child::{Child, ChildError};
 use crate::expose::ToolFilter;
 use crate::host::Caller;
 
-/// Most tools per request that OpenAI's API accepts.
+/// Maximum number of tools per request that OpenAI's API accepts.
 const MOST_TOOLS: usize = 128;
 
-/// Longest tool description that OpenAI's API accepts, in characters.
+/// Maximum length of a tool description that OpenAI's API accepts, in characters.
 const DESCRIPTION_LIMIT: usize = 1024;
 
-/// Longest tool name that OpenAI's API accepts, in characters.
+/// Maximum length of a tool name that OpenAI's API accepts, in characters.
 const NAME_LIMIT: usize = 64;
 
-/// Largest schema that is sent to a model; a larger one is replaced by a plain object.
+/// Maximum size of a schema sent to a model, in bytes. A larger schema is replaced by a plain object.
 const SCHEMA_LIMIT: usize = 32 << 10;
 
-/// Tools available to the model, and tools withheld from it.
+/// Tools available to the model, and tools that are withheld from it.
 #[derive(Debug)]
 pub(super) struct Toolbox {
     pub(super) definitions: Vec<ToolDefinition>,
-    /// The child's own tool names, in the order of `definitions`.
+    /// The child's own names of the tools, in the order of `definitions`.
     names: Vec<String>,
     pub(super) withheld: Vec<Withheld>,
 }
 
-/// A tool withheld from the model, with the reason.
+/// A tool that is withheld from the model, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Withheld {
     pub(super) tool: String,
     pub(super) why: &'static str,
 }
 
-/// Rules for tools that the model may use.
+/// Policy that decides which tools the model may use.
 pub(super) struct ToolPolicy<'a> {
     pub(super) exposed: &'a ToolFilter,
     pub(super) destructive: bool,
@@ -59,8 +59,9 @@ struct ListedTool {
 }
 
 impl Toolbox {
-    /// Splits a listing into available and withheld tools. Tools that the owner's filter excludes are not even
-    /// mentioned.
+    /// Splits a listing into available and withheld tools.
+    ///
+    /// Tools that the owner's filter excludes appear in neither group.
     pub(super) fn new(listed: &[Box<RawValue>], allowed: &ToolPolicy<'_>) -> Self {
         let (mut definitions, mut names, mut withheld) =
             (Vec::<ToolDefinition>::new(), Vec::new(), Vec::new());
@@ -94,7 +95,9 @@ impl Toolbox {
         Self { definitions, names, withheld }
     }
 
-    /// Calls a tool by the model's name for it. Failures become text for the model; only a cancellation is an error.
+    /// Calls a tool by the name under which the model knows it.
+    ///
+    /// Failures become text for the model. Only a cancellation is returned as an error.
     pub(super) async fn call(
         &self,
         child: &Child,
@@ -120,7 +123,7 @@ impl Toolbox {
         }
     }
 
-    /// Returns the index of a tool, or an explanation for the model.
+    /// Returns the index of a tool by the model's name for it, or an explanation for the model.
     fn position(&self, tool: &str) -> Result<usize, String> {
         if let Some(at) = self.definitions.iter().position(|definition| definition.name == tool) {
             return Ok(at);
@@ -134,11 +137,11 @@ impl Toolbox {
     }
 }
 
-/// The caller cancelled the question.
+/// Error: the caller cancelled the question.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Cancelled;
 
-/// Returns a name that every API accepts and that is unique among the tools.
+/// Derives a name that every API accepts and that is unique among the tools.
 fn unique_name(name: &str, taken: &[ToolDefinition]) -> String {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let safe: String = name.chars().map(|c| if is_fine(c) { c } else { '_' }).take(NAME_LIMIT).collect();
@@ -150,7 +153,7 @@ fn unique_name(name: &str, taken: &[ToolDefinition]) -> String {
     std::iter::once(safe.clone()).chain(numbered).find(|name| is_free(name)).unwrap_or(safe)
 }
 
-/// Returns a schema that every API accepts: one of type object.
+/// Returns a schema that every API accepts, which must have type `object`.
 fn schema(schema: Option<Box<RawValue>>) -> Box<RawValue> {
     #[derive(Deserialize)]
     struct Kind<'k> {

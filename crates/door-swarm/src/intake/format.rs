@@ -14,7 +14,7 @@ use crate::send::check_parts;
 use crate::timestamp;
 use crate::wire::{Envelope, PROTOCOL_VERSION, is_compatible, parse_json};
 
-/// A parsed message. Its format is checked, nothing else.
+/// A parsed message. Only its format has been checked.
 pub(crate) struct ParsedMessage {
     pub(crate) envelope: Envelope,
     /// The JSON as received, which the envelope signature covers.
@@ -24,9 +24,9 @@ pub(crate) struct ParsedMessage {
     pub(super) timestamp: Timestamp,
 }
 
-/// Parses the roster update in a system message. An unparsable one is a notice and changes nothing.
+/// Parses the roster update in a system message. A message that cannot be parsed is only a notice and changes nothing.
 pub(super) fn parse_update(content: &str) -> Option<RosterUpdate> {
-    // Serde would read a JSON array by position.
+    // Serde would also accept a JSON array and read it by position.
     let value = parse_json(content.as_bytes()).ok().filter(Value::is_object)?;
     if value.get("action").and_then(Value::as_str) == Some("roster") {
         return serde_json::from_value(value).ok().map(RosterUpdate::Roster);
@@ -76,7 +76,9 @@ pub(super) fn parse_message(headers: &HeaderMap, body: &[u8]) -> Result<ParsedMe
     Ok(ParsedMessage { envelope, raw, swarm, sender, timestamp })
 }
 
-/// Checks that fields which must be objects are not arrays. Serde would read an array by position, past checks by name.
+/// Checks that fields which must be objects are not arrays.
+///
+/// Serde would read an array by position, which bypasses checks of fields by name.
 pub(crate) fn check_objects(raw: &Value) -> Result<(), Refusal> {
     let refuse = |field: &str| {
         Refusal::invalid_format(format!("{field} must be an object")).with_details(json!({ "field": field }))

@@ -4,7 +4,7 @@
 const ALGORITHM: [u8; 15] =
     [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
 
-/// DER tags, X.690 8.1.2.
+/// DER tag of an integer, followed by the tags of a bit string and a sequence (X.690 8.1.2).
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const SEQUENCE: u8 = 0x30;
@@ -57,7 +57,9 @@ fn bits(number: &[u8]) -> usize {
     number.first().map_or(0, |first| number.len() * 8 - first.leading_zeros() as usize)
 }
 
-/// Returns the content of a value with this tag, and the bytes after it. Lengths have their shortest form (X.690 10.1).
+/// Returns the content of a DER value with this tag, and the bytes after it.
+///
+/// Lengths must have their shortest form (X.690 10.1).
 fn read(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
     let [found, first, rest @ ..] = der else { return None };
     if *found != tag {
@@ -72,7 +74,7 @@ fn read(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-/// Encodes a value with this tag. Keys within the text limit need at most two bytes for a length.
+/// Encodes a DER value with this tag. Keys within the text limit need at most two bytes for the length.
 fn write(tag: u8, content: &[u8]) -> Vec<u8> {
     let [.., high, low] = content.len().to_be_bytes();
     let mut der = match (high, low) {

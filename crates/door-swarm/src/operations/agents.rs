@@ -17,7 +17,7 @@ use crate::wire::SystemContent;
 impl Swarms {
     /// Creates the key, folder and mailbox of a local agent that takes part in swarms.
     ///
-    /// The first agent has its files in the home folder itself, as the protocol specifies; further ones have
+    /// The files of the first agent are in the home folder itself, as the protocol specifies; further agents have
     /// subfolders.
     pub async fn init(&self, agent: &str, endpoint: &str) -> Result<Identity, SwarmError> {
         let (agent, endpoint) = (PeerId::parse_new(agent)?, Endpoint::parse(endpoint)?);
@@ -36,7 +36,8 @@ impl Swarms {
         let (home, key) = blocking(move || {
             let folder = open_home(&root)?;
             restrict_home(&folder)?;
-            // A key without a state file belongs to a program that stores its state elsewhere, or to another workspace.
+            // A key without a state file belongs to a program that stores its state elsewhere, or to another workspace,
+            // so the folder is not free.
             let state = folder.read(STATE_FILE, 64 << 20)?.map(|found| found.bytes);
             let owner = state.as_deref().and_then(state_owner);
             let is_free = folder.stat(KEY_FILE)?.is_none() && owner.is_none();
@@ -84,9 +85,10 @@ impl Swarms {
         Ok(identity)
     }
 
-    /// Changes the endpoint of a known agent and announces it in its swarms, signed with its key.
+    /// Changes the endpoint of a known agent and announces it to the agent's swarms.
     ///
-    /// Running it again finishes an interrupted change, and corrects a roster that has another endpoint for the agent.
+    /// The announcement is signed with the agent's key. A second call finishes an interrupted change, and corrects a
+    /// roster that has another endpoint for the agent.
     async fn move_to(&self, known: &Identity, endpoint: Endpoint) -> Result<Identity, SwarmError> {
         let (agent, snapshot) = (known.agent.clone(), self.snapshot());
         if known.endpoint == endpoint && self.outdated_entries(known).is_empty() {
@@ -133,7 +135,7 @@ impl Swarms {
         Ok(other)
     }
 
-    /// Resolves an agent by id, or by an address in one of our agent's swarms. An id may belong to no member yet.
+    /// Resolves an agent by id, or by its address in one of our agent's swarms. The id need not belong to a member yet.
     fn resolve_peer(&self, agent: &PeerId, named: &str) -> Result<PeerId, SwarmError> {
         let Some((_, realm)) = named.split_once('@') else { return Ok(PeerId::parse(named)?) };
         let snapshot = self.snapshot();
@@ -145,7 +147,7 @@ impl Swarms {
         resolve_member(swarm, named)
     }
 
-    /// True if an agent with this id is in one of our agent's swarms.
+    /// Returns true if an agent with this id is in one of our agent's swarms.
     pub fn knows_peer(&self, agent: &PeerId, other: &PeerId) -> bool {
         self.snapshot().swarms_of(agent).any(|swarm| swarm.members.contains_key(other))
     }
@@ -179,7 +181,7 @@ fn check_endpoint(
     }
 }
 
-/// Returns the owner of a state file, if it is readable.
+/// Returns the owner of a state file, or `None` if the file is unreadable.
 fn state_owner(bytes: &[u8]) -> Option<String> {
     let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
     Some(value.get("agent_id")?.as_str()?.to_owned())

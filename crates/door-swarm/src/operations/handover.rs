@@ -1,6 +1,6 @@
-//! Transfer of the master role (§5.6): the member is asked, and leads once the master has announced it.
+//! Transfer of the master role (§5.6): a member is asked to lead, and the master announces the change.
 //!
-//! Only the master decides. A request without an answer, or whose answer is lost, changes nothing, and the master keeps
+//! Only the master decides. If a request is not answered or the answer is lost, nothing changes and the master keeps
 //! leading. The new master receives all changes in order, and the announcement that it leads comes last.
 
 use jiff::{SignedDuration, Timestamp};
@@ -14,11 +14,11 @@ use crate::model::{Handover, Swarm};
 use crate::swarms::Swarms;
 use crate::wire::SystemContent;
 
-/// Time that a member has to answer. A hub that is off at night is online again by then.
+/// Time within which a member has to answer. A hub that is off at night is online again by then.
 const TRANSFER_TIMEOUT: SignedDuration = SignedDuration::from_hours(24);
 
 impl Swarms {
-    /// Asks a member to become master. Replaces an earlier request.
+    /// Asks a member to become master. The request replaces an earlier one.
     pub async fn transfer(&self, swarm: Option<&str>, member: &str) -> Result<PeerId, SwarmError> {
         let (agent, swarm) = self.find_led_swarm(swarm)?;
         let id = resolve_member(&swarm, member)?;
@@ -75,8 +75,10 @@ impl Swarms {
         Ok(())
     }
 
-    /// Completes a transfer that the member has accepted: it leads from now on, and the change is announced. An answer
-    /// to a request that is no longer open is ignored.
+    /// Completes a transfer that the member has accepted.
+    ///
+    /// The member is master from now on, and the change is announced. An answer to a request that is no longer open is
+    /// ignored.
     pub(crate) async fn complete_transfer(
         &self,
         agent: &PeerId,
@@ -126,7 +128,7 @@ impl Swarms {
 }
 
 impl Swarm {
-    /// Makes a member the master and announces it.
+    /// Makes a member the master and announces the change.
     fn change_master(&mut self, old: &PeerId, new: PeerId) {
         if self.master != *old || !self.members.contains_key(&new) {
             return;
@@ -139,7 +141,7 @@ impl Swarm {
         self.announce(Uuid::new_v4(), None, content.to_text());
     }
 
-    /// Builds the old master's announcement that another member leads now.
+    /// Builds the old master's announcement that another member is master now.
     pub(crate) fn master_changed_content(&self, old: &PeerId) -> SystemContent {
         SystemContent {
             swarm_id: Some(self.swarm_id.to_string()),

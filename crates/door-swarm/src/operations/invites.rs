@@ -17,7 +17,7 @@ pub const INVITE_LIFETIME: SignedDuration = SignedDuration::from_hours(24);
 /// A newly created invite.
 #[derive(Debug, Clone)]
 pub struct CreatedInvite {
-    /// The digest that lists show.
+    /// The digest that identifies the invite in lists.
     pub digest: String,
     /// The link to share.
     pub link: InviteLink,
@@ -26,7 +26,7 @@ pub struct CreatedInvite {
 }
 
 impl Swarms {
-    /// Creates an invite. It never expires only if that was requested.
+    /// Creates an invite. An invite without an expiry time is created only on request.
     pub async fn invite(
         &self,
         swarm: Option<&str>,
@@ -57,7 +57,7 @@ impl Swarms {
             master: swarm.master.clone(),
             endpoint: master.endpoint.clone(),
             iat: now.as_second(),
-            // In the spelling that every common time parser accepts.
+            // `+00:00` is the spelling that every common time parser accepts.
             expires_at: ends_at.map(|end| timestamp::render(end).replace('Z', "+00:00")),
             exp: None,
             max_uses,
@@ -76,7 +76,7 @@ impl Swarms {
         Ok(CreatedInvite { digest, link: invite.link(token), ends_at })
     }
 
-    /// Revokes an invite by a prefix of its digest. A member notifies the master, who counts the uses.
+    /// Revokes an invite, named by a prefix of its digest. A member also notifies the master, who counts the uses.
     pub async fn revoke(&self, swarm: Option<&str>, digest: &str) -> Result<String, SwarmError> {
         let (agent, swarm) = self.find_active_swarm(swarm)?;
         let is_meant = |known: &&String| !digest.is_empty() && known.starts_with(digest);

@@ -1,4 +1,4 @@
-//! Key changes: rotation of a local agent's key, and keys of members that a person accepts.
+//! Key changes: rotation of a local agent's key, and acceptance of a member's new key by a person.
 
 use uuid::Uuid;
 
@@ -15,7 +15,7 @@ use crate::wire::SystemContent;
 /// Maximum number of previous keys that are tracked. A peer that missed more rotations learns the key from the master.
 const MAX_ROTATIONS: usize = 8;
 
-/// Holds the new key until every swarm has an announcement of it, signed with the old key.
+/// File that holds the new key until every swarm has an announcement of it, signed with the old key.
 const NEXT_KEY_FILE: &str = "agent.key.next";
 
 /// Result of a key rotation.
@@ -25,7 +25,7 @@ pub struct RotationSummary {
     pub key: PublicKey,
     /// Number of open invites that were revoked because the old key signed them.
     pub ended_invites: usize,
-    /// True if the old key was lost: no announcement can be signed with it, so each member has to accept the new key.
+    /// True if the old key was lost. No announcement can then be signed, so each member has to accept the new key.
     pub was_lost: bool,
 }
 
@@ -36,11 +36,11 @@ struct KeyFiles {
 }
 
 impl Swarms {
-    /// Rotates an agent's key. Finishes an interrupted rotation first.
+    /// Rotates an agent's key, after finishing an interrupted rotation.
     ///
-    /// Each swarm gets an announcement signed with the old key. It is sent before everything else, because all later
-    /// messages are signed with the new key. If the old key is lost, no announcement is possible: other members see the
-    /// new key at the endpoint, and their owners accept it.
+    /// Each swarm gets an announcement signed with the old key. This announcement is sent before everything else,
+    /// because all later messages are signed with the new key. If the old key is lost, no announcement is possible:
+    /// other members see the new key at the endpoint, and their owners accept it.
     pub async fn rotate_key(&self, agent: Option<&str>) -> Result<RotationSummary, SwarmError> {
         let identity = self.identity(agent)?;
         if let Some(rotated) = self.resume_rotation(&identity.agent).await? {
@@ -53,7 +53,7 @@ impl Swarms {
         };
         let home = identity.home.clone();
         let new = match files.next {
-            // Left by an interrupted rotation that was not announced.
+            // An interrupted rotation left this key behind without announcing it.
             Some(next) => next,
             None => {
                 blocking(move || {
@@ -67,7 +67,7 @@ impl Swarms {
         self.finish_rotation(&identity, old, new).await
     }
 
-    /// Finishes an interrupted rotation that may have been announced.
+    /// Finishes an interrupted rotation whose key may have been announced already.
     pub(crate) async fn resume_rotation(
         &self,
         agent: &PeerId,
@@ -79,13 +79,14 @@ impl Swarms {
         }
     }
 
-    /// True if a key rotation was interrupted.
+    /// Returns true if a key rotation was interrupted.
     pub(crate) async fn is_rotation_interrupted(&self, identity: &Identity) -> Result<bool, SwarmError> {
         Ok(self.find_interrupted_rotation(identity).await?.is_some())
     }
 
-    /// Returns the old and the new key of an interrupted rotation: a swarm already has the new key, or the key file
-    /// does.
+    /// Returns the old and the new key of an interrupted rotation.
+    ///
+    /// The rotation was interrupted if a swarm or the key file already has the new key.
     async fn find_interrupted_rotation(
         &self,
         identity: &Identity,
@@ -106,7 +107,7 @@ impl Swarms {
             }
             _ => None,
         };
-        // If the key file was already swapped, both files hold the new key, and all announcements exist.
+        // If the key file was already replaced, both files hold the new key, and all announcements exist.
         Ok(found.map(|(old, new)| (old.filter(|old| old.public() != new.public()), new)))
     }
 
@@ -159,12 +160,12 @@ impl Swarms {
         Ok(RotationSummary { key: public, ended_invites, was_lost })
     }
 
-    /// True if the key that other members know exists as a former key file.
+    /// Returns true if a former key file holds the key that other members know.
     async fn has_former_key(&self, identity: &Identity) -> Result<bool, SwarmError> {
         Ok(self.former_key(&identity.agent, &identity.public_key).await?.is_some())
     }
 
-    /// Reads the key that an agent used before a rotation, while it is still needed.
+    /// Reads the former key that belongs to a public key, if its file exists.
     pub(crate) async fn former_key(
         &self,
         agent: &PeerId,
@@ -175,8 +176,9 @@ impl Swarms {
         blocking(move || Ok(SecretKey::read(&open_home(&home)?, &file)?)).await
     }
 
-    /// Accepts the key that a member's endpoint returns, by decision of a person who compared it through another
-    /// channel.
+    /// Accepts a new key of a member by decision of a person.
+    ///
+    /// The person has compared the key, which the member's endpoint returns, through another channel.
     pub async fn accept_key(
         &self,
         swarm: Option<&str>,
@@ -215,7 +217,7 @@ impl Swarms {
 }
 
 impl Swarm {
-    /// Sets our agent's new key and queues the announcement. Returns the number of invites that were revoked for it.
+    /// Sets our agent's new key and queues the announcement. Returns the number of invites that this revokes.
     fn set_own_key(
         &mut self,
         me: &PeerId,

@@ -24,12 +24,13 @@ pub enum ImportMode {
     Add,
     /// Removes entries that the imported state does not have.
     Replace,
-    /// Adds only swarms that are new to this hub, and no mutes: for a file that is read without a request. Its other
-    /// content may be outdated.
+    /// Adds only swarms that are new to this hub, and no mutes.
+    ///
+    /// This mode is for a state file that is read without a user's request, because its other content may be outdated.
     UnknownOnly,
 }
 
-/// Maximum size of a state file: larger than any state within the limits.
+/// Maximum size of a state file, larger than any state within the limits.
 const MAX_STATE_BYTES: u64 = 64 << 20;
 
 /// Result of an import.
@@ -37,13 +38,13 @@ const MAX_STATE_BYTES: u64 = 64 << 20;
 pub struct ImportSummary {
     /// Number of swarms that were imported.
     pub swarms: usize,
-    /// Members whose pinned key was kept although the state has another.
+    /// Members whose pinned key was kept although the imported state has another key.
     pub kept_keys: Vec<KeyConflict>,
-    /// Members of the state that cannot be members here.
+    /// Members of the imported state that were excluded, with the reason.
     pub left_out: ExcludedMembers,
 }
 
-/// A member whose pinned key was kept although a state has another.
+/// A member whose pinned key was kept although an imported state has another key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyConflict {
     /// The member.
@@ -58,7 +59,7 @@ pub struct KeyConflict {
 struct ImportRequest {
     state: MembershipState,
     mode: ImportMode,
-    /// Members whose key the state may replace.
+    /// Members whose pinned key the state may replace.
     accepted: BTreeSet<PeerId>,
     now: Timestamp,
 }
@@ -101,7 +102,7 @@ impl Swarms {
         self.apply_import(&identity, ImportRequest { state, mode, accepted, now }).await
     }
 
-    /// Imports unknown swarms from the state file in the agent's folder, for instance when the hub is new.
+    /// Imports the state file in the agent's folder, for instance when the hub is new.
     pub(crate) async fn import_state_file(&self, agent: &PeerId, mode: ImportMode) -> Result<(), SwarmError> {
         let identity = self.identity(Some(agent.as_str()))?;
         let home = identity.home.clone();
@@ -132,7 +133,7 @@ impl Swarms {
     ) -> Result<ImportSummary, SwarmError> {
         let (agent, now) = (&identity.agent, self.hub().now());
         let mut imported = ImportSummary::default();
-        // Build everything before the first change: a refused state must change nothing.
+        // All swarms are built before the first change, because a refused state must change nothing.
         let mut swarms = Vec::new();
         for membership in import.state.swarms.values() {
             swarms.extend(self.build_swarm(identity, membership, &import, &mut imported).await?);
@@ -140,7 +141,7 @@ impl Swarms {
         if import.mode == ImportMode::Replace {
             for swarm in self.snapshot().swarms_of(agent) {
                 if !import.state.swarms.contains_key(&swarm.swarm_id.to_string()) && swarm.is_active() {
-                    // Without an announcement: the agent continues elsewhere.
+                    // The departure is not announced, because the agent continues elsewhere.
                     self.edit_swarm(agent, swarm.swarm_id, |swarm| {
                         swarm.status = MembershipStatus::Left;
                         Ok(())
@@ -169,7 +170,7 @@ impl Swarms {
         Ok(imported)
     }
 
-    /// Builds a swarm of a state, if it is to be imported.
+    /// Builds a swarm from a state, if the mode imports it.
     async fn build_swarm(
         &self,
         identity: &Identity,
@@ -199,8 +200,8 @@ impl Swarms {
         let mut entries = read_members(membership, now)?;
         mark_provisional(&mut entries, known.as_deref(), master == *agent);
         let (entries, left_out) = filter_roster(agent, &master, entries).map_err(refuse)?;
-        // The epoch of a file is unknown. With 0, the next message shows that the roster is behind, and it is
-        // requested; a master has no one to request it from.
+        // The epoch of a file is unknown. With 0, the next message shows that the roster is behind, and the roster is
+        // requested; a master has no other source for the roster and keeps its own epoch.
         let counted = known.as_ref().filter(|_| master == *agent).map_or(0, |known| known.epoch);
         let kept = known.as_deref();
         let mut swarm = Swarm {
@@ -236,7 +237,7 @@ impl Swarms {
 }
 
 impl Swarm {
-    /// Adds a member of a state with its pinned key. Returns a conflict of our agent or the master.
+    /// Adds a member of a state with its pinned key. Returns the conflict if the member is our agent or the master.
     fn import_member(
         &mut self,
         identity: &Identity,
@@ -247,7 +248,7 @@ impl Swarm {
     ) -> Option<MemberConflict> {
         let RosterEntry { id, endpoint, public_key: found, joined_at, provisional } = entries;
         if self.banned.contains_key(&id) {
-            // A file does not undo a ban, with any dates.
+            // A state file does not undo a ban, whatever dates it contains.
             self.left_out.insert(id.to_string(), "it was removed from the swarm; invite it again".to_owned());
             return None;
         }
@@ -287,8 +288,9 @@ impl Swarm {
     }
 }
 
-/// Marks members of a file as provisional: known provisional members, members that share a key and, in a swarm led by
-/// another agent, unknown members.
+/// Marks members of a state file as provisional.
+///
+/// These are known provisional members, members that share a key and, in a swarm led by another agent, unknown members.
 fn mark_provisional(entries: &mut [RosterEntry], known: Option<&Swarm>, is_led: bool) {
     let keys: Vec<PublicKey> = entries.iter().map(|member| member.public_key.clone()).collect();
     for member in entries {
@@ -310,7 +312,7 @@ fn read_members(membership: &SwarmMembership, now: Timestamp) -> Result<Vec<Rost
             endpoint: Endpoint::parse(&member.endpoint)?,
             public_key: PublicKey::parse(&member.public_key)?,
             joined_at: timestamp::parse(&member.joined_at).unwrap_or(now),
-            // Not in the file: `mark_provisional` decides.
+            // The state file does not contain this value; `mark_provisional` sets it.
             provisional: false,
         })
     };

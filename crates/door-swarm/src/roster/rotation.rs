@@ -18,7 +18,7 @@ const KEY_DOMAIN: &str = "asp-key-v1\0";
 const MAX_REPLACED_KEYS: usize = 8;
 
 impl Member {
-    /// Replaces the key by the member's own message or a person's decision: no roster restores the old key.
+    /// Replaces the member's key after the member's own message or a person's decision. No roster restores the old key.
     pub(crate) fn replace_key(&mut self, key: PublicKey) {
         let extra = (self.replaced_keys.len() + 1).saturating_sub(MAX_REPLACED_KEYS);
         self.replaced_keys.drain(..extra);
@@ -44,7 +44,7 @@ impl Swarm {
         if !verify_key_proof(&key, self.swarm_id, &id, proof) {
             return Err(UpdateError::NoProof);
         }
-        // The new key proves itself, so provisional members that name it give way.
+        // The rotation proves the new key, so provisional members that name this key give way.
         if self.key_holder(&key, &id).is_some() {
             return Err(UpdateError::Taken);
         }
@@ -53,7 +53,7 @@ impl Swarm {
         if is_old || (!is_own && self.is_superseded(context, content, &id, false)) {
             return Ok(UpdateOutcome::Nothing);
         }
-        // A master's update advances the epoch; a member's own message has none.
+        // An update of the master advances the epoch; a member's own message has no epoch.
         let mut step = UpdateOutcome::Changed;
         if *context.sender == self.master && content.epoch.is_some() {
             let Some(counted) = self.advance_epoch(content.epoch) else { return Ok(UpdateOutcome::Nothing) };
@@ -75,7 +75,7 @@ impl Swarm {
         if is_own {
             member.replace_key(key);
         } else if member.replaced_keys.contains(&key) {
-            // The master relays an earlier rotation than the last one that the member sent itself.
+            // The master relays a rotation that is older than the last one that the member itself announced.
             return Ok(unchanged);
         } else {
             member.public_key = key;
@@ -95,15 +95,16 @@ impl Swarm {
         Ok(step)
     }
 
-    /// Revokes the open invites of a member whose key has changed, because the old key signed them. Returns their
-    /// number.
+    /// Revokes the open invites of a member whose key has changed, and returns their number.
+    ///
+    /// The old key signed these invites.
     pub(crate) fn revoke_invites_of(&mut self, issuer: &PeerId) -> usize {
         let open = self.invites.values_mut().filter(|invite| invite.issuer == *issuer && !invite.revoked);
         open.map(|invite| invite.revoked = true).count()
     }
 }
 
-/// Returns the bytes that a new key signs: it belongs to this agent of this swarm.
+/// Returns the bytes that a new key signs to state that it belongs to this agent of this swarm.
 fn key_statement(key: &PublicKey, swarm: Uuid, agent: &PeerId) -> Vec<u8> {
     format!("{KEY_DOMAIN}{swarm}\0{agent}\0{}", key.to_wire()).into_bytes()
 }

@@ -1,8 +1,8 @@
-//! Full rosters, for a member that has missed updates: one message if it fits, otherwise several parts.
+//! Full rosters for a member that has missed updates: one message if it fits, otherwise several parts.
 //!
 //! A part covers all ids of a range, so each part can be applied on its own. Messages to a member arrive in order, and
-//! the last part sets the epoch, the master and the settings: a member without it is still behind and requests the
-//! roster again.
+//! the last part sets the epoch, the master and the settings. A member that misses the last part is still behind and
+//! requests the roster again.
 
 use std::collections::BTreeSet;
 
@@ -39,10 +39,11 @@ impl Span<'_> {
 }
 
 impl Swarm {
-    /// Replaces the roster, or a part of it, by that of the master. Returns false if it is not newer.
+    /// Replaces the roster, or a part of it, with that of the master. Returns false if the master's roster is not
+    /// newer.
     ///
-    /// A roster with the current epoch counts as newer only while earlier updates are missing: members rotate keys and
-    /// leave by their own messages before the master has counted them, and such a roster would undo that.
+    /// A roster with the current epoch counts as newer only while earlier updates are missing. Members rotate keys and
+    /// leave by their own messages before the master has counted these, and such a roster would undo the changes.
     pub(crate) fn replace_roster(
         &mut self,
         context: &UpdateContext<'_>,
@@ -100,7 +101,9 @@ impl Swarm {
         Ok(true)
     }
 
-    /// Parses the members of a roster. Checks their number, that they are in range, and that none occurs twice.
+    /// Parses the members of a roster.
+    ///
+    /// Checks the number of members, that all are in range, and that none occurs twice.
     fn read_roster(
         &self,
         context: &UpdateContext<'_>,
@@ -123,7 +126,7 @@ impl Swarm {
         Ok(entries)
     }
 
-    /// True if a member signs whole envelopes with this key.
+    /// Returns true if a member signs whole envelopes with this key.
     fn has_signed(&self, id: &PeerId, key: &PublicKey) -> bool {
         self.members.get(id).is_some_and(|known| known.signs_envelopes && known.public_key == *key)
     }
@@ -136,7 +139,7 @@ impl Swarm {
             let has_left = self.orders.departed_at(&id).is_some_and(|left| context.at <= left)
                 && self.former.get(&id).is_some_and(|former| joined_at <= former.joined_at);
             let Some(known) = self.members.get_mut(&id) else {
-                // The same membership: the key of the member's own message still counts.
+                // The membership is the same, so the key from the member's own message still counts.
                 let former = self.former.get(&id).filter(|former| joined_at <= former.joined_at);
                 let former = former.filter(|former| former.replaced_keys.contains(&public_key));
                 let key = former.map_or(public_key, |former| former.public_key.clone());
@@ -145,7 +148,8 @@ impl Swarm {
                 }
                 continue;
             };
-            // A key rotation that the master announces counts like the member's own.
+            // Any other key comes from a rotation that the master announces, which counts like the member's own
+            // announcement.
             let is_old_key = is_earlier || known.replaced_keys.contains(&public_key);
             if known.public_key != public_key && !is_old_key {
                 known.public_key = public_key;
@@ -158,10 +162,11 @@ impl Swarm {
                 known.move_to(endpoint, context.at);
             }
             known.provisional = provisional;
-            // It may have left and rejoined in the meantime.
+            // The member may have left and rejoined in the meantime.
             known.joined_at = known.joined_at.max(joined_at);
         }
-        // After the known members, one of which may have held the key before.
+        // New members are inserted after the known ones, because a known member may have held the key of a new one
+        // before.
         for member in fresh {
             self.insert_entry(member);
         }
@@ -189,7 +194,7 @@ impl Swarm {
                 self.orders.is_behind = false;
                 finish(self);
             }
-            // Still behind: the roster is requested again.
+            // A part is missing, so the roster is requested again.
             _ => {}
         }
     }
@@ -210,7 +215,7 @@ impl Swarm {
                 part.push(member);
             }
         }
-        // A part ends where the next one begins.
+        // A part ends where the next part begins.
         let firsts: Vec<Option<String>> =
             parts.iter().skip(1).map(|part| part.first().map(|member| member.agent_id.clone())).collect();
         let froms = std::iter::once(None).chain(firsts.iter().cloned());

@@ -1,8 +1,8 @@
-//! History of applied roster updates: a replayed system message changes nothing.
+//! History of applied roster updates, for replay protection.
 //!
-//! A message is accepted while its signing time is within the time window of the door. Applied updates are stored that
-//! long, in the same transaction as the change itself. A discarded update leaves its time as a floor: nothing signed up
-//! to then is applied again, even if the window is widened later.
+//! A message is accepted while its signing time is within the time window of the door. Applied updates are stored for
+//! that long, in the same transaction as the change itself. When an update is discarded, its signing time becomes the
+//! floor: no update signed up to that time is applied again, even if the window is widened later.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const MAX_UPDATES: usize = 4096;
 /// The roster updates that a swarm has applied, for replay protection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedUpdates {
-    /// Updates signed up to this time are outdated, applied or not.
+    /// Updates signed up to this time are ignored as outdated, whether they were applied or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     floor: Option<Timestamp>,
     /// Signing times of applied updates, by sender and message id.
@@ -29,7 +29,7 @@ pub struct AppliedUpdates {
     /// Signing times of the latest updates about each member.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     marks: BTreeMap<PeerId, LatestUpdates>,
-    /// True if earlier updates were missed, so that a roster with the current epoch is still wanted.
+    /// True if earlier updates were missed, so that a roster with the current epoch is still accepted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_behind: bool,
     /// The next expected part of a roster that arrives in parts.
@@ -37,16 +37,16 @@ pub struct AppliedUpdates {
     pub(super) next_part: Option<NextPart>,
 }
 
-/// Signing times of the latest updates about one member. Times of different clocks are separate.
+/// Signing times of the latest updates about one member. Times from different clocks are stored separately.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct LatestUpdates {
-    /// The latest update of a master, and which master.
+    /// The latest update by a master, with that master's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ordered: Option<(PeerId, Timestamp)>,
-    /// The member's own departure.
+    /// Time of the member's own departure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left: Option<Timestamp>,
-    /// The member's own latest key rotation.
+    /// Time of the member's own latest key rotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rekeyed: Option<Timestamp>,
 }
@@ -68,7 +68,7 @@ pub(crate) enum RosterUpdate {
 }
 
 impl RosterUpdate {
-    /// True if this agent is the subject of the update.
+    /// Returns true if this agent is the subject of the update.
     pub(crate) fn is_about(&self, agent: &PeerId) -> bool {
         matches!(self, Self::Change(content) if content.subject() == Some(agent.as_str()))
     }
@@ -95,7 +95,7 @@ impl AppliedUpdates {
             || self.applied.contains_key(&key(context, message_id))
     }
 
-    /// Records an update and discards those that the time window excludes.
+    /// Records an applied update for replay protection, and discards updates that the time window excludes.
     fn record(&mut self, context: &UpdateContext<'_>, carrier: &CarrierMessage<'_>) {
         self.applied.insert(key(context, carrier.message_id), context.at);
         let mut times: Vec<Timestamp> =
@@ -110,7 +110,7 @@ impl AppliedUpdates {
         self.floor = self.floor.max(Some(floor));
     }
 
-    /// Records a master's update about a member.
+    /// Records the signing time of a master's update about a member.
     pub(super) fn record_master_update(&mut self, context: &UpdateContext<'_>, id: &PeerId) {
         let ordered = &mut self.marks.entry(id.clone()).or_default().ordered;
         let known = ordered.as_ref().filter(|(by, _)| by == context.sender).map(|(_, at)| *at);
@@ -119,7 +119,7 @@ impl AppliedUpdates {
 
     /// Records a member's own departure.
     pub(super) fn record_departure(&mut self, context: &UpdateContext<'_>, id: &PeerId) {
-        // Its clock may be ahead, but it has left by now.
+        // The member's clock may be ahead, but the member has left by now.
         self.marks.entry(id.clone()).or_default().left = Some(context.at.min(context.now));
     }
 
@@ -150,7 +150,7 @@ fn key(context: &UpdateContext<'_>, message_id: &str) -> String {
 }
 
 impl Swarm {
-    /// Applies an update once; a replay has no effect.
+    /// Applies a roster update once. A replay has no effect.
     pub(crate) fn apply_once(
         &mut self,
         context: &UpdateContext<'_>,
@@ -166,7 +166,8 @@ impl Swarm {
             RosterUpdate::Roster(roster) if self.replace_roster(context, roster)? => UpdateOutcome::Changed,
             RosterUpdate::Roster(_) => UpdateOutcome::Nothing,
         };
-        // A roster request changes nothing, and members may repeat messages about themselves that have no effect.
+        // A roster request changes nothing, and members may repeat messages about themselves that had no effect, so
+        // neither is recorded.
         let has_effect = !matches!(applied, UpdateOutcome::Nothing | UpdateOutcome::RosterRequested);
         if has_effect || (is_master && applied != UpdateOutcome::RosterRequested) {
             self.orders.record(context, carrier);

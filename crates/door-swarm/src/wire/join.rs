@@ -1,17 +1,17 @@
-//! Joining, and the answers of the endpoints (§5.3, §6).
+//! Join requests, and the answers of the endpoints (§5.3, §6).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::state::SwarmSettings;
 
-/// `POST /swarm/join`.
+/// Body of `POST /swarm/join`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinRequest {
-    /// `system`.
+    /// Message type, always `system`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// `join_request`.
+    /// Action, always `join_request`.
     pub action: String,
     /// The token of the invite.
     pub invite_token: String,
@@ -26,13 +26,13 @@ pub struct JoinRequest {
     /// Signing time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// Proof of possession: the signature of a system message to the master whose content is the token.
+    /// Proof of possession: the signature of a system message to the master with the token as its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
-    /// True if the sender had left the swarm: the master may not know that yet. An extension.
+    /// True if the sender had left the swarm, which the master may not know yet. This field is an extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejoin: Option<bool>,
-    /// Carries the signature over the whole request, as in a message. An extension.
+    /// Metadata with the signature over the whole request, as in a message. This field is an extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
 }
@@ -40,27 +40,27 @@ pub struct JoinRequest {
 /// The agent that wants to join.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinSender {
-    /// Its id.
+    /// The agent's id.
     pub agent_id: String,
-    /// Its endpoint.
+    /// The agent's endpoint.
     pub endpoint: String,
-    /// Its public key.
+    /// The agent's public key.
     pub public_key: String,
 }
 
 /// A roster entry, as in the answer to a join request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterMember {
-    /// Its id.
+    /// The member's id.
     pub agent_id: String,
-    /// Its endpoint.
+    /// The member's endpoint.
     pub endpoint: String,
-    /// Its public key.
+    /// The member's public key.
     pub public_key: String,
-    /// Time when it joined.
+    /// Time when the member joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined_at: Option<String>,
-    /// True if it has not proved its key. An extension.
+    /// True if the member has not proved its key. This field is an extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisional: Option<bool>,
 }
@@ -68,16 +68,16 @@ pub struct RosterMember {
 /// The answer to an accepted join request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinAccepted {
-    /// `accepted`.
+    /// Status, always `accepted`.
     pub status: String,
     /// The swarm's id.
     pub swarm_id: String,
     /// All members, including the master and the new member.
     pub members: Vec<RosterMember>,
-    /// Display name. Existing clients need it, though the specification does not name it.
+    /// Display name of the swarm. The specification does not contain this field, but existing clients need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm_name: Option<String>,
-    /// Display name again, under the key of state files.
+    /// Display name of the swarm again, under the key that state files use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The master.
@@ -97,33 +97,33 @@ pub struct JoinAccepted {
 /// The answer to a join request that waits for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinPending {
-    /// `pending`.
+    /// Status, always `pending`.
     pub status: String,
     /// The swarm's id.
     pub swarm_id: String,
-    /// The next step, for a person.
+    /// Explanation of the next step, for a person.
     pub message: String,
 }
 
 /// The answer to an accepted message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queued {
-    /// `queued`; `accepted` for a transfer of the master role.
+    /// Status: `queued`, or `accepted` for a transfer of the master role.
     pub status: String,
     /// The message id.
     pub message_id: String,
 }
 
-/// `GET /swarm/info`.
+/// Answer of `GET /swarm/info`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Info {
     /// The agent's id.
     pub agent_id: String,
-    /// Its endpoint.
+    /// The agent's endpoint.
     pub endpoint: String,
-    /// Its public key.
+    /// The agent's public key.
     pub public_key: String,
-    /// Its protocol version.
+    /// The agent's protocol version.
     pub protocol_version: String,
     /// Supported features.
     #[serde(default)]
@@ -133,14 +133,14 @@ pub struct Info {
     pub metadata: Option<Map<String, Value>>,
 }
 
-/// `GET /swarm/health`.
+/// Answer of `GET /swarm/health`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// `healthy`.
+    /// Status, always `healthy`.
     pub status: String,
     /// The agent's id.
     pub agent_id: String,
-    /// Its protocol version.
+    /// The agent's protocol version.
     pub protocol_version: String,
     /// Time of the answer.
     pub timestamp: String,
@@ -167,10 +167,10 @@ pub struct ErrorDetail {
     pub details: Option<Value>,
 }
 
-/// A full roster, or a part of one, for a member that has missed updates. An extension.
+/// A full roster, or a part of one, for a member that has missed updates. This message is an extension.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roster {
-    /// `roster`.
+    /// Action, always `roster`.
     pub action: String,
     /// Roster version.
     pub epoch: u64,
@@ -182,10 +182,10 @@ pub struct Roster {
     pub members: Vec<RosterMember>,
     /// Rules of the swarm.
     pub settings: SwarmSettings,
-    /// First id of the range; without it, the range starts with the first id.
+    /// First id of the range. If absent, the range starts with the first id of the roster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// First id after the range; without it, this is the last part.
+    /// First id after the range. If absent, this is the last part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
 }

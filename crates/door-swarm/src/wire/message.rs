@@ -1,4 +1,4 @@
-//! Messages (§4).
+//! Wire format of messages (§4).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -23,11 +23,11 @@ pub struct Envelope {
     /// The message type.
     #[serde(rename = "type")]
     pub kind: MessageType,
-    /// The text; JSON for type `system`.
+    /// The text of the message, which is JSON for type `system`.
     pub content: String,
-    /// The sender's signature, base64.
+    /// The sender's signature in base64.
     pub signature: String,
-    /// The message that this answers.
+    /// Id of the message that this message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_reply_to: Option<String>,
     /// Thread id.
@@ -53,9 +53,10 @@ pub struct Envelope {
 /// Sender of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sender {
-    /// Its id.
+    /// The sender's id.
     pub agent_id: String,
-    /// Its endpoint as claimed. It is unsigned, and nothing is ever sent there because of it.
+    /// The endpoint that the sender claims. It is unsigned, so nothing is ever sent to an endpoint because of this
+    /// field.
     pub endpoint: String,
 }
 
@@ -75,12 +76,12 @@ pub enum MessageType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Priority {
-    /// Can wait.
+    /// The message can wait.
     Low,
-    /// The default.
+    /// The default priority.
     #[default]
     Normal,
-    /// Should not wait.
+    /// The message should not wait.
     High,
 }
 
@@ -90,7 +91,7 @@ pub struct Attachment {
     /// Where the content is.
     #[serde(rename = "type")]
     pub kind: AttachmentType,
-    /// Its MIME type.
+    /// MIME type of the content.
     pub mime_type: String,
     /// The URL, or the content in base64.
     pub content: String,
@@ -100,9 +101,9 @@ pub struct Attachment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AttachmentType {
-    /// At a URL.
+    /// The content is at a URL.
     Url,
-    /// In the message.
+    /// The content is in the message.
     Inline,
 }
 

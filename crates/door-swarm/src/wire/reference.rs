@@ -1,4 +1,4 @@
-//! References of a message (§4.3).
+//! References in a message (§4.3).
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub struct Reference {
     /// Commit hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha: Option<String>,
-    /// URL.
+    /// URL of the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// The event on the target.
@@ -45,19 +45,19 @@ pub enum ReferenceType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// An agent has claimed it.
+    /// An agent has claimed the target.
     Claimed,
-    /// It is completed.
+    /// The target is completed.
     Completed,
-    /// It is blocked.
+    /// The target is blocked.
     Blocked,
-    /// It is no longer blocked.
+    /// The target is no longer blocked.
     Unblocked,
-    /// It was assigned.
+    /// The target was assigned.
     Assigned,
-    /// It is only mentioned.
+    /// The target is only mentioned.
     Mention,
-    /// A review is requested.
+    /// A review of the target is requested.
     ReviewRequested,
 }
 
@@ -65,9 +65,9 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a reference of type {} {problem}", .kind.as_str())]
 pub struct ReferenceError {
-    /// Its type.
+    /// Type of the invalid reference.
     pub kind: ReferenceType,
-    /// Why it is invalid.
+    /// Why the reference is invalid.
     pub problem: &'static str,
 }
 

@@ -1,7 +1,7 @@
 //! Content of messages of type `system` (§5), as JSON in a string.
 //!
-//! Existing implementations write the facts flat; the published schemas nest them in `member`. This program writes and
-//! reads both.
+//! Existing implementations write the fields of a member flat; the published schemas nest them in `member`. This
+//! program writes and reads both forms.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,12 +10,12 @@ use super::RosterMember;
 /// Content of a system message.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemContent {
-    /// `system`, if it is repeated here.
+    /// Message type `system`, if it is repeated in the content.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// The event.
+    /// Name of the event.
     pub action: String,
-    /// The swarm's id, if it is repeated here.
+    /// The swarm's id, if it is repeated in the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm_id: Option<String>,
     /// Subject: the agent that the event is about.
@@ -30,10 +30,10 @@ pub struct SystemContent {
     /// The subject in nested form: an id, or a full entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<MemberField>,
-    /// The agent that decided it.
+    /// The agent that decided on the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initiated_by: Option<String>,
-    /// The reason.
+    /// The reason for the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The previous master.
@@ -51,16 +51,16 @@ pub struct SystemContent {
     /// Proof that the subject possesses the new key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,
-    /// Roster version, this change included. An extension.
+    /// Roster version that includes this change. This field is an extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// Digest of a revoked invite. An extension.
+    /// Digest of a revoked invite. This field is an extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invite: Option<String>,
-    /// Expiry time of the revoked invite. An extension.
+    /// Expiry time of the revoked invite. This field is an extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// Banned agents, for a new master. An extension.
+    /// Banned agents, for a new master. This field is an extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub banned: Option<Vec<String>>,
 }
@@ -76,7 +76,7 @@ pub enum MemberField {
 }
 
 impl SystemContent {
-    /// Builds content with an event and no further facts.
+    /// Builds the content of an event with no further fields.
     pub fn new(action: &str) -> Self {
         Self { action: action.to_owned(), ..Self::default() }
     }
@@ -98,7 +98,7 @@ impl SystemContent {
         }
     }
 
-    /// True if the entry says that the subject has not proved its key.
+    /// Returns true if the entry says that the subject has not proved its key.
     pub fn is_provisional(&self) -> bool {
         self.full_member().and_then(|member| member.provisional).unwrap_or(false)
     }

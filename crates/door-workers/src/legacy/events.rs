@@ -1,4 +1,4 @@
-//! Events of the legacy dialect.
+//! Translation of current events into events of the legacy dialect.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ type Data = Map<String, Value>;
 /// Decisions that `approve_execution` accepts.
 const DECISIONS: [&str; 3] = ["accept", "decline", "cancel"];
 
-/// Translates complete lines into the legacy dialect. Every event with `job_id` also gets `swarm_id`.
+/// Translates complete lines into the legacy dialect. Every event with a `job_id` also gets a `swarm_id`.
 pub(crate) fn translate_lines(lines: &[u8]) -> Vec<u8> {
     let mut translated = Vec::with_capacity(lines.len() + lines.len() / 8);
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
@@ -54,7 +54,7 @@ fn translate(line: &EventLine<'_>, mut data: Data, out: &mut Vec<u8>) {
         "queue_list" => {
             let items = queue(&data);
             write("queue_list", &object(json!({ "request_id": data.get("request_id"), "items": items })));
-            // Clients read the queue from this event.
+            // Legacy clients read the queue from this event.
             write("queue_updated", &object(json!({ "items": items })));
         }
         "command_started" | "command_completed" => {
@@ -69,7 +69,7 @@ fn translate(line: &EventLine<'_>, mut data: Data, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns a job without its nodes, because clients print every field on one line.
+/// Returns a job without its nodes, because legacy clients print every field on one line.
 fn swarm(job: &Data) -> Data {
     let mut swarm = Data::new();
     for key in ["request_id", "swarm_id", "job_id", "status", "launched_at", "total_tokens"] {
@@ -84,8 +84,9 @@ fn swarm(job: &Data) -> Data {
     swarm
 }
 
-/// Returns the running jobs. The legacy router forgets a terminated swarm, and its clients show and terminate every
-/// swarm of this list.
+/// Returns the running jobs.
+///
+/// The legacy router forgets terminated swarms, and its clients show and terminate every swarm in this list.
 fn swarms(list: &Data) -> Data {
     let jobs = list.get("jobs").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
     let swarms: BTreeMap<&str, Data> = jobs
@@ -107,8 +108,9 @@ fn question(mut ask: Data) -> Data {
     ask
 }
 
-/// Groups approvals by job and node. The legacy router numbers the versions of this list; the log position serves as
-/// that number.
+/// Groups approvals by job and node.
+///
+/// The legacy router numbers the versions of this list; here, the log position is the version number.
 fn questions(list: &Data, seq: u64) -> Data {
     let mut swarms: BTreeMap<String, BTreeMap<String, Vec<Data>>> = BTreeMap::new();
     for ask in list.get("approvals").and_then(Value::as_array).into_iter().flatten() {

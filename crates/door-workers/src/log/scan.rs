@@ -1,4 +1,4 @@
-//! Reading of log segments.
+//! Reading and repair of log segments.
 
 use std::io::{BufRead, BufReader};
 
@@ -11,7 +11,7 @@ use crate::wire::EventHead;
 const PREFIX: &str = "events-";
 const SUFFIX: &str = ".ndjson";
 
-/// Length of the text before the number in every line; the timestamp has a fixed length.
+/// Length of the text before the sequence number in every line; constant, because the timestamp has a fixed length.
 const BEFORE_SEQ: usize =
     r#"{"protocol":"codeswarm.router.v1","type":"event","timestamp":"2026-02-25T15:00:01.250Z","seq":"#.len();
 
@@ -25,7 +25,7 @@ pub(super) fn segment_number(name: &str) -> Option<u64> {
     name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse().ok()
 }
 
-/// Parses the number of a line; `None` without a newline at its end.
+/// Parses the sequence number of a line; returns `None` for a line without a final newline.
 pub(crate) fn seq_of(line: &[u8]) -> Option<u64> {
     if line.last() != Some(&b'\n') {
         return None;
@@ -48,7 +48,9 @@ pub(super) fn job_of(line: &[u8]) -> Option<String> {
     serde_json::from_slice::<About>(line).ok()?.data.job_id
 }
 
-/// Truncates a segment after its last complete line, as a repair after a crash; returns the number of that line.
+/// Repairs a segment after a crash: truncates it after its last complete line.
+///
+/// Returns the number of that line.
 pub(super) fn repair_segment(folder: &Dir, first: u64) -> Result<Option<u64>, RouterError> {
     let failed = |source| RouterError::Log { folder: folder.path().to_owned(), action: "read", source };
     let file = folder.open_own(&segment_name(first))?;
@@ -75,7 +77,7 @@ pub(super) fn scan_segment(
     let mut reader = BufReader::new(folder.open_own(&segment_name(segment))?);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).map_err(failed)? > 0 {
-        // Deltas are most of a log and do not change the state of an injection.
+        // Deltas are most of a log and do not change the state of an injection, so they are skipped.
         let is_piece = contains_early(&line, b"_delta\"");
         if !is_piece && let Ok(head) = serde_json::from_slice(&line) {
             each(head);
@@ -85,7 +87,7 @@ pub(super) fn scan_segment(
     Ok(())
 }
 
-/// True if the start of a line contains this text.
+/// Returns true if the start of a line contains this text.
 fn contains_early(line: &[u8], word: &[u8]) -> bool {
     let head = line.get(BEFORE_SEQ..).unwrap_or_default();
     head[..head.len().min(60)].windows(word.len()).any(|window| window == word)

@@ -12,7 +12,7 @@ use crate::wire::event::{ApprovalRequired, ApprovalResolved, EventBody, Injectio
 use crate::wire::format_timestamp;
 use crate::worker::{Order, Report};
 
-/// Open questions of a worker by its keys.
+/// Open questions of a worker, by the worker's keys.
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
     open: BTreeMap<u64, Approval>,
@@ -21,11 +21,11 @@ pub(crate) struct Approvals {
 /// One open question.
 #[derive(Debug)]
 struct Approval {
-    /// The approval id.
+    /// Approval id of the question.
     id: String,
-    /// The turn of the question.
+    /// The turn in which the agent asked.
     at: InjectionRef,
-    /// Deadline, after which the question is declined.
+    /// Deadline after which the question is declined.
     due: Instant,
 }
 
@@ -38,7 +38,7 @@ impl Approvals {
 impl Node {
     /// Publishes a question about the running injection.
     pub(super) async fn open_question(&mut self, key: u64, question: Question) {
-        // An agent that asks about a prompt has received it and started the turn.
+        // An agent that asks a question about a prompt has received the prompt and started the turn.
         self.publish_report(Report::Started);
         let Some(running) = &self.running else {
             self.order(Order::Decide { key, decision: Decision::Cancel });
@@ -48,8 +48,9 @@ impl Node {
         self.open_question_in(at, key, question).await;
     }
 
-    /// Publishes a question of a turn. Records it first if a client is to decide: after a crash, the next router
-    /// closes it.
+    /// Publishes a question of a turn.
+    ///
+    /// If a client is to decide, the question is recorded first, so that the next router closes it after a crash.
     pub(super) async fn open_question_in(&mut self, at: InjectionRef, key: u64, question: Question) {
         let policy = self.job.launch.approvals;
         let limit = self.job.launch.limits.approval_seconds.unwrap_or(600);
@@ -73,7 +74,7 @@ impl Node {
         }
     }
 
-    /// Answers a question; false if it is no longer open.
+    /// Answers a question; returns false if the question is no longer open.
     pub(super) fn decide(
         &mut self,
         approval: &str,
@@ -126,7 +127,7 @@ impl Node {
         }
     }
 
-    /// Publishes that a question needs no decision any more.
+    /// Publishes that a question no longer needs a decision.
     fn close_approval(&self, approval: Approval) {
         self.job.remove_approval(&approval.id);
         self.router.log().append(&EventBody::ApprovalResolved(ApprovalResolved {

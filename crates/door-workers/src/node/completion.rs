@@ -1,4 +1,4 @@
-//! Completion of injections: the ways in which one can end.
+//! Completion of injections in all ways in which one can end.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,8 @@ impl Node {
     pub(super) fn handle_turn_end(&mut self, status: TurnStatus, error: Option<String>) {
         let Some(running) = self.running.take() else { return };
         self.close_approvals(running.turn.at());
-        // If this node stopped the turn, its status and reason apply, unless the agent completed the turn first.
+        // A status and reason that this node set when it stopped the turn apply, unless the agent completed the turn
+        // first.
         let (status, error) = match &running.stopping {
             Some((wanted, why, _)) if status != TurnStatus::Completed => (*wanted, Some(why.clone())),
             _ => (status, error),
@@ -61,13 +62,13 @@ impl Node {
         self.router.finish_turn(&self.job, &self.shared, finished);
     }
 
-    /// Ends, requeues or completes the unconfirmed injection, once its outcome is known.
+    /// Reconciles the unconfirmed injection: ends, requeues or completes it once its outcome is known.
     pub(super) fn reconcile_unconfirmed(&mut self, outcome: PromptOutcome) {
         let Some(mut unconfirmed) = self.unconfirmed.take() else { return };
         self.merge_redelivered(&mut unconfirmed);
         match outcome {
             PromptOutcome::NotReceived => {
-                // After a crash of the router, the hub redelivers it.
+                // After a crash of the router, an injection without content is redelivered by the hub.
                 if unconfirmed.handoff.is_some() || !unconfirmed.content.is_empty() {
                     let Running { turn, content, handoff, pin, .. } = unconfirmed;
                     let injection = turn.injection().clone();
@@ -104,7 +105,7 @@ impl Node {
         }
     }
 
-    /// Merges an injection that the hub redelivered after a crash of the router.
+    /// Merges the redelivered copy of an unconfirmed injection after a crash of the router.
     fn merge_redelivered(&self, unconfirmed: &mut Running) {
         let mut view = self.shared.state.lock();
         let id = &unconfirmed.turn.at().injection_id;
@@ -116,11 +117,11 @@ impl Node {
         }
     }
 
-    /// Fails everything that waits, because the worker cannot start.
+    /// Fails the unconfirmed and all queued injections, because the worker cannot start.
     pub(super) fn fail_queue(&mut self, reason: &str) {
         self.reconcile_unconfirmed(PromptOutcome::Unknown);
         self.drain_queue(TurnStatus::Failed, reason);
-        // The next injection is one more attempt.
+        // The next injection gets one more start attempt.
         self.failures = self.router.config().restarts;
         self.publish_state(NodeState::Failed, Some(reason.to_owned()));
     }
@@ -143,7 +144,7 @@ impl Node {
             self.finish_injection(running, TurnStatus::Interrupted, Some(reason.to_owned()));
         }
         self.reconcile_unconfirmed(PromptOutcome::Unknown);
-        // The router refuses later handoffs on arrival.
+        // From now on, the router refuses handoffs for this node on arrival.
         self.shared.state.lock().is_closed = true;
         self.drain_queue(TurnStatus::Interrupted, reason);
         if let Some(worker) = self.worker.take() {
@@ -153,7 +154,7 @@ impl Node {
         self.publish_state(NodeState::Terminated, None);
     }
 
-    /// Shuts the node down with the router: the running turn ends, queued injections stay in the hub.
+    /// Shuts the node down with the router: the running turn ends, and queued injections stay in the hub.
     pub(super) async fn shut_down(mut self) {
         self.end_own_turn(TurnStatus::Interrupted, Some("the router was stopped".to_owned()));
         if let Some(running) = self.running.take() {

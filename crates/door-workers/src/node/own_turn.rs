@@ -1,4 +1,4 @@
-//! Own turns: turns that an agent starts itself, logged separately and charged to no injection.
+//! Own turns: turns that an agent starts itself. They are logged separately and charged to no injection.
 
 use std::sync::atomic::Ordering;
 
@@ -9,13 +9,13 @@ use crate::turn::activity_event;
 use crate::wire::event::{EventBody, InjectionRef, NodeState, OwnTurnComplete, Tokens, TurnStatus};
 use crate::worker::{Order, OwnTurnReport};
 
-/// A running turn that the agent began itself.
+/// A running turn that the agent started itself.
 #[derive(Debug)]
 pub(super) struct OwnTurn {
     at: InjectionRef,
     /// Deadline for the turn to end.
     end_by: Instant,
-    /// Deadline for the agent to stop it after an interrupt.
+    /// Deadline for the agent to stop the turn after an interrupt.
     stop_by: Option<Instant>,
 }
 
@@ -60,7 +60,7 @@ impl Node {
         at
     }
 
-    /// Asks the agent to stop its own turn; `None` if none runs.
+    /// Asks the agent to stop its own turn; returns `None` if there is none.
     pub(super) fn interrupt_own_turn(&mut self) -> Option<InjectionRef> {
         let own = self.own.as_mut()?;
         let at = own.at.clone();
@@ -71,7 +71,7 @@ impl Node {
         Some(at)
     }
 
-    /// Interrupts an own turn that exceeds its time limit; kills the worker if it does not stop.
+    /// Enforces the time limit of an own turn: interrupts the turn, then kills the worker if the turn does not stop.
     pub(super) async fn enforce_own_limit(&mut self, now: Instant) {
         let Some(own) = &self.own else { return };
         match own.stop_by {
@@ -98,7 +98,8 @@ impl Node {
     ) {
         let Some(own) = self.own.take() else { return };
         self.close_approvals(&own.at);
-        // If this node stopped the turn, its status and reason apply, unless the agent completed the turn first.
+        // A status and reason that this node set when it stopped the turn apply, unless the agent completed the turn
+        // first.
         let (status, error) = match own.stop_by {
             Some(_) if status == TurnStatus::Failed => {
                 (TurnStatus::Interrupted, Some("it was interrupted".to_owned()))

@@ -1,4 +1,4 @@
-//! Commands of clients, one function per command.
+//! Commands of clients, with one function per command.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,14 +19,14 @@ use crate::wire::event::{
     JobTerminated, JobsList, QueueList, RejectCode,
 };
 
-/// Client that sends a command.
+/// The client that sends a command.
 #[derive(Debug, Clone)]
 pub(crate) struct Requester {
     /// The client's name.
     pub(crate) client: String,
-    /// The agent that sends its injections.
+    /// The agent that sends the client's injections.
     pub(crate) agent: AgentId,
-    /// The owner whose jobs it may access; `None` for all jobs.
+    /// The owner whose jobs the client may access; `None` for all jobs.
     pub(crate) owner: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) request_id: &'a str,
 }
 
-/// Events for the requester, or a rejection.
+/// Events for the requester, or the rejection of the command.
 pub(crate) type Handled = Result<Vec<EventBody>, CommandRejected>;
 
 impl Requester {
@@ -46,15 +46,17 @@ impl Requester {
         self.owner.as_deref().unwrap_or("local")
     }
 
-    /// True if the client may see and change a job.
+    /// Returns true if the client may see and change a job.
     pub(crate) fn can_access(&self, job: &Job) -> bool {
         self.owner.as_ref().is_none_or(|owner| *owner == job.owner)
     }
 }
 
 impl Router {
-    /// Executes a command and returns the answers for this client alone. Results that concern other clients go to the
-    /// log. The session handles `hello`, `subscribe`, `inject` and the commands that only the legacy dialect has.
+    /// Executes a command and returns the answers for this client alone.
+    ///
+    /// Results that concern other clients go to the log. The session handles `hello`, `subscribe`, `inject` and the
+    /// commands that exist only in the legacy dialect.
     pub(crate) async fn handle(
         &self,
         requester: &Requester,
@@ -65,8 +67,8 @@ impl Router {
             Command::Launch(launch) => {
                 let (router, requester) = (self.clone(), requester.clone());
                 let (answer, reply) = oneshot::channel();
-                // Spawned, because a client may disconnect after it has read the job id and before the prompt is in
-                // the journal.
+                // The launch is spawned, because a client may disconnect after it has read the job id and before the
+                // prompt is in the journal.
                 self.spawn(async move {
                     let _ = answer.send(router.do_launch(&requester, *launch, request_id).await);
                 });
@@ -134,8 +136,9 @@ impl Router {
         Ok(answers)
     }
 
-    /// Builds the drafts of an injection, one per node, each with a slot in the node's queue. If one is not possible,
-    /// all are rejected.
+    /// Builds the drafts of an injection, one per node, each with a slot in the node's queue.
+    ///
+    /// If any draft or slot is impossible, the whole injection is rejected.
     pub(crate) async fn build_drafts(
         &self,
         context: RequestContext<'_>,
@@ -150,13 +153,13 @@ impl Router {
         let draft = |node| self.build_draft(context, node, inject.content.clone());
         let drafts: Vec<_> = nodes.iter().map(|node| draft(node)).zip(slots).collect();
         match refusal {
-            // A retry of an accepted injection stays accepted, in any state of the job.
+            // A retry of an accepted injection stays accepted, whatever the state of the job.
             Some(refusal) if !self.were_accepted(&drafts).await => Err(refusal),
             _ => Ok(drafts),
         }
     }
 
-    /// Reserves a queue slot per node.
+    /// Reserves one queue slot per node, or rejects the injection.
     fn reserve_slots(&self, job: &Job, nodes: &[Arc<NodeShared>]) -> Result<Vec<QueueSlot>, CommandRejected> {
         if job.is_terminated() {
             return Err(reject_job_over(format!("job '{}' was terminated", job.id)));
@@ -173,7 +176,7 @@ impl Router {
         nodes.iter().map(reserve).collect()
     }
 
-    /// True if all of these were accepted before, by their idempotency keys.
+    /// Returns true if all of these drafts were accepted before, according to their idempotency keys.
     async fn were_accepted(&self, drafts: &[(Draft, QueueSlot)]) -> bool {
         for key in drafts.iter().map(|(draft, _)| draft.key.as_deref().unwrap_or_default()) {
             match self.hub().native_ids().find(Some(Door::Workers), key).await {
@@ -219,7 +222,7 @@ impl Router {
         let (approval, by) = (command.approval_id.clone(), requester.client.clone());
         send_order(&node, NodeOrder::Decide { approval, decision: command.decision, by, request_id, answer })
             .await?;
-        // The log has the decision, with the request id.
+        // The log already has the decision, with the request id.
         if reply.await.unwrap_or(false) { Ok(Vec::new()) } else { Err(unknown()) }
     }
 
@@ -308,7 +311,7 @@ fn nodes_of(
     numbers.into_iter().map(|number| node_of(job, number)).collect()
 }
 
-/// Builds the event at the end of a job.
+/// Builds the `job_terminated` event of a job.
 pub(crate) fn terminated(job: &Job, request_id: String) -> JobTerminated {
     JobTerminated {
         request_id,
@@ -336,13 +339,13 @@ pub(crate) fn over_budget_reason(job: &Job) -> String {
     format!("job '{}' has used its {limit} tokens and accepts no further prompts", job.id)
 }
 
-/// Rejects an injection that a budget has stopped.
+/// Rejects an injection that a circuit breaker, such as a budget, has stopped.
 pub(crate) fn reject_stopped(stop: &TripReason) -> CommandRejected {
     let reason = format!("{stop}. It is stored, and runs when the person resumes it");
     reject(RejectCode::OverBudget, None, reason)
 }
 
-/// Rejects an injection that the hub did not accept.
+/// Rejects an injection because the hub did not accept it.
 pub(crate) fn reject_submission(error: &HubError) -> CommandRejected {
     let (code, field) = match error {
         HubError::Conflict { .. } => (RejectCode::DuplicateRequestId, Some("request_id")),

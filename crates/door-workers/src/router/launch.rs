@@ -28,7 +28,7 @@ use crate::worker::{self, WorkerLog, is_log_file};
 /// Maximum number of nodes per job.
 const MAX_NODES: u32 = 64;
 
-/// Size of a node's order queue; senders wait when it is full.
+/// Capacity of a node's order queue; senders wait when the queue is full.
 const ORDERS: usize = 16;
 
 /// A job and the order receivers of its nodes.
@@ -238,7 +238,7 @@ impl Router {
         Ok((Arc::new(job), receivers))
     }
 
-    /// Starts the tasks of a job's nodes; `unconfirmed` are the turns that were running on them.
+    /// Starts the tasks of a job's nodes; `unconfirmed` has the turns that were running on the nodes.
     pub(super) fn start_nodes(&self, (job, receivers): NewJob, unconfirmed: Vec<Option<Turn>>) {
         let mut unconfirmed = unconfirmed.into_iter();
         for (shared, receiver) in job.nodes.iter().zip(receivers) {
@@ -248,7 +248,7 @@ impl Router {
         }
     }
 
-    /// Terminates a job: its turns, processes and agents. False if it was terminated before.
+    /// Terminates a job with its turns, processes and agents. Returns false if the job was already terminated.
     pub(crate) async fn terminate(&self, job: &Arc<Job>, request_id: &str) -> bool {
         {
             let mut record = job.record.lock();
@@ -280,7 +280,7 @@ impl Router {
         true
     }
 
-    /// Forgets the oldest terminated jobs beyond the limit.
+    /// Removes the oldest terminated jobs beyond the history limit.
     pub(super) async fn forget_old_jobs(&self) {
         let over: Vec<_> = self.jobs().into_iter().filter(|job| job.is_terminated()).collect();
         let many = over.len().saturating_sub(self.config().history);
@@ -293,7 +293,9 @@ impl Router {
         }
     }
 
-    /// Removes the logs of a forgotten job, and its folder if empty. Other files are the work of agents and stay.
+    /// Removes the logs of a forgotten job, and its folder if the folder is then empty.
+    ///
+    /// Other files are the work of agents and stay.
     fn remove_folder(&self, id: &JobId) {
         let workers = &self.inner.workers;
         let removed = workers.subdir(id.as_str()).and_then(|folder| {
@@ -315,7 +317,9 @@ impl Router {
     }
 }
 
-/// Removes unchanged worktrees. Worktrees with changes, or with commits that are on no branch, contain work and stay.
+/// Removes unchanged worktrees.
+///
+/// Worktrees with changes, or with commits that are on no branch, contain work and stay.
 async fn remove_worktrees(folders: Folders, paths: &[PathBuf]) {
     if folders != Folders::Worktree {
         return;
@@ -336,7 +340,9 @@ async fn remove_worktrees(folders: Folders, paths: &[PathBuf]) {
     }
 }
 
-/// Returns a setting that the agent does not support. An ignored setting would look as if it had taken effect.
+/// Returns the name of a setting that the agent does not support.
+///
+/// An ignored setting would look as if it had taken effect.
 fn unsupported_setting(launch: &Launch) -> Option<&'static str> {
     let known: &[&str] = match launch.agent {
         AgentKind::Codex => &["model", "sandbox", "approval_policy", "instructions"],
@@ -357,7 +363,7 @@ fn unsupported_setting(launch: &Launch) -> Option<&'static str> {
     foreign.map(|(name, _)| name)
 }
 
-/// Returns a setting with which no program could start, or no turn could end.
+/// Returns an invalid setting, with which no program could start or no turn could end, and the problem with it.
 fn invalid_setting(launch: &Launch) -> Option<(&'static str, &'static str)> {
     let has_nul = |text: &String| text.contains('\0');
     let is_no_name = |name: &String| name.is_empty() || name.contains(['=', '\0']);
@@ -380,7 +386,7 @@ fn invalid_setting(launch: &Launch) -> Option<(&'static str, &'static str)> {
     (limits.delivery_seconds == Some(0)).then_some(("limits.delivery_seconds", "must be at least 1"))
 }
 
-/// Rejects a launch whose program does not exist, as far as a check before the start can tell.
+/// Rejects a launch whose program does not exist, as far as this can be checked before the start.
 fn check_program(launch: &Launch, cwd: &Path) -> Result<(), CommandRejected> {
     let usual = worker::default_program(launch.agent).first().copied();
     let Some(program) = launch.program.first().map(String::as_str).or(usual) else { return Ok(()) };
@@ -409,7 +415,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Runs git in a folder; returns its stdout, or its stderr if it failed.
+/// Runs git in a folder; returns its stdout, or its stderr on failure.
 async fn git(folder: &Path, args: impl IntoIterator<Item = OsString>) -> Result<String, String> {
     let mut child = switchboard_sys::git::command(folder)
         .args(args)
@@ -428,7 +434,7 @@ async fn git(folder: &Path, args: impl IntoIterator<Item = OsString>) -> Result<
     }
 }
 
-/// Returns a random id that does not resemble a number or a word.
+/// Returns a random job id that does not resemble a number or a word.
 fn random_id() -> JobId {
     const LETTERS: &[u8] = b"23456789bcdfghjkmnpqrstvwxz";
     let mut id = String::from("j");

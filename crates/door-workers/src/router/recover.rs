@@ -1,4 +1,4 @@
-//! Recovery after a restart: jobs from the hub's notes, running injections from the log.
+//! Recovery after a restart: restores jobs from the hub's notes and running injections from the log.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -18,25 +18,29 @@ use crate::turn::Turn;
 use crate::wire::EventHead;
 use crate::wire::event::{EventBody, Injection, InjectionRef, TurnStatus};
 
-/// How many finished injections are remembered. The hub redelivers a handoff with an expired lease within a minute.
+/// Maximum number of finished injections that are remembered.
+///
+/// The hub redelivers a handoff with an expired lease within a minute.
 const FINISHED: usize = 50_000;
 
-/// State of injections that the hub may redeliver.
+/// State of injections that the hub may redeliver, used to deduplicate them.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// Acknowledged before this router started.
+    /// Injections that were acknowledged before this router started.
     acked: HashMap<String, Acked>,
     finished: HashSet<String>,
-    /// In the order in which they finished, so that the oldest can be forgotten.
+    /// Finished injections in the order in which they finished, so that the oldest can be forgotten.
     order: VecDeque<String>,
 }
 
 /// Progress of an injection that an earlier router acknowledged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Acked {
-    /// It waited; the number is its first event, which is pinned.
+    /// The injection was queued; the number is its first event, which is pinned.
     Waiting(u64),
-    /// The prompt was sent to the agent, or was about to be. The hub may redeliver it before its outcome is known.
+    /// The prompt was sent to the agent, or was about to be sent.
+    ///
+    /// The hub may redeliver the injection before the outcome of the prompt is known.
     Sent,
 }
 
@@ -54,17 +58,17 @@ impl History {
         }
     }
 
-    /// True if the injection has finished.
+    /// Returns true if the injection has finished.
     pub(crate) fn is_finished(&self, injection: &str) -> bool {
         self.finished.contains(injection)
     }
 
-    /// True if it was acknowledged before this router started, and has not been redelivered since.
+    /// Returns true if an injection was acknowledged before this router started and has not been redelivered since.
     pub(crate) fn is_acked(&self, injection: &str) -> bool {
         self.acked.contains_key(injection)
     }
 
-    /// Removes and returns the progress of an injection that was acknowledged before.
+    /// Removes and returns the progress of an injection that an earlier router acknowledged.
     pub(crate) fn remove_acked(&mut self, injection: &str) -> Option<Acked> {
         self.acked.remove(injection)
     }
@@ -82,7 +86,7 @@ struct InjectionTrace {
 #[derive(Default)]
 struct Traces {
     open: HashMap<String, InjectionTrace>,
-    /// Approvals with a decision.
+    /// Approvals that were decided.
     answered: HashSet<String>,
     history: History,
     answers: PendingReplies,
@@ -177,7 +181,7 @@ impl Router {
                 self.start_nodes(job, turns);
             }
         }
-        // Injections of unknown jobs: no node will run them.
+        // No node will run the injections of unknown jobs.
         for (_, trace) in unconfirmed {
             self.log().unpin(trace.pin);
             let mut turn = restore_turn(trace);

@@ -1,4 +1,4 @@
-//! Pending replies: answers that a killed router did not send, although the log has the end of their turns.
+//! Pending replies: answers that a killed router did not send although the log has the end of their turns.
 
 use std::collections::VecDeque;
 
@@ -9,11 +9,13 @@ use super::Router;
 use crate::delivery::{self, REPLY_SCOPE};
 use crate::job::FinishedTurn;
 
-/// Age limit of a turn, relative to the last turn of the log, whose reply may be missing: replies follow at once. An
-/// older reply may have been sent and removed from the journal, and would be sent twice.
+/// Maximum age of a turn whose reply may be missing, relative to the last turn in the log.
+///
+/// Replies are sent right after their turn. An older reply may have been sent and then removed from the journal, so it
+/// would be sent twice.
 const RECENT: SignedDuration = SignedDuration::from_hours(1);
 
-/// The most recent turns of the log whose senders want a reply, oldest first.
+/// The most recent turns in the log whose senders want a reply, oldest first.
 #[derive(Default)]
 pub(super) struct PendingReplies(VecDeque<(Timestamp, FinishedTurn)>);
 
@@ -31,7 +33,7 @@ impl PendingReplies {
 }
 
 impl Router {
-    /// Sends the replies that are not in the journal.
+    /// Sends the pending replies that are not in the journal yet.
     pub(super) async fn send_pending_replies(&self, answers: PendingReplies) {
         for (_, ended) in answers.0 {
             let at = &ended.injection.at;

@@ -6,7 +6,7 @@ use switchboard_core::NodeId;
 
 use crate::job::NodeShared;
 
-/// A slot in a node's queue. Dropping it releases the reservation.
+/// A slot in a node's queue. Dropping the slot releases its reservation.
 #[derive(Debug)]
 pub(crate) struct QueueSlot {
     node: Arc<NodeShared>,
@@ -14,7 +14,7 @@ pub(crate) struct QueueSlot {
 }
 
 impl QueueSlot {
-    /// Reserves a slot if fewer than `most` injections wait or are reserved; otherwise returns their number.
+    /// Reserves a slot if fewer than `most` injections are queued or reserved; otherwise returns their number.
     pub(super) fn reserve(node: &Arc<NodeShared>, most: usize) -> Result<Self, usize> {
         let mut view = node.state.lock();
         let waiting = view.queue.len() + view.reserved;
@@ -25,7 +25,7 @@ impl QueueSlot {
         Ok(Self { node: Arc::clone(node), is_reserved: true })
     }
 
-    /// Creates an unreserved slot, for an injection that was accepted before or is the first of a job.
+    /// Creates a slot without a reservation, for an injection that was accepted before or is the first of a job.
     pub(super) fn unreserved(node: &Arc<NodeShared>) -> Self {
         Self { node: Arc::clone(node), is_reserved: false }
     }

@@ -1,4 +1,4 @@
-//! Steering: text added to a running turn. It is journaled like an injection and never starts a turn.
+//! Steering: text that is added to a running turn. It is journaled like an injection but never starts a turn.
 
 use std::sync::Arc;
 
@@ -16,20 +16,21 @@ use crate::node::NodeOrder;
 use crate::wire::command::Steer;
 use crate::wire::event::{EventBody, InjectionRef, InjectionReply, RejectCode};
 
-/// Metadata key of a steering message, below the router's own.
+/// Metadata key that marks a steering message, nested below the router's own key.
 const STEER: &str = "steer";
 
-/// The turn to which the text was added, or the reason why it was not.
+/// The turn to which the text was added, or the reason why it was not added.
 pub(super) type SteerResult = Result<InjectionRef, String>;
 
-/// True for a steering message.
+/// Returns true for a steering message.
 pub(crate) fn is_steering(message: &Message) -> bool {
     message.metadata.get(METADATA).is_some_and(|metadata| metadata.get(STEER).is_some())
 }
 
 impl Router {
-    /// Journals text for the running turn of a node, and waits until the agent has accepted it. The log has the
-    /// confirmation, with the request id.
+    /// Journals text for the running turn of a node, and waits until the agent has accepted the text.
+    ///
+    /// The log has the confirmation, with the request id.
     pub(super) async fn steer(&self, requester: &Requester, command: Steer, request_id: String) -> Handled {
         let (_, node) = self.find_node(requester, &command.job_id, command.node_id)?;
         if node.state.lock().injection.is_none() {
@@ -66,7 +67,7 @@ impl Router {
         }
     }
 
-    /// Sends the text to the agent, once.
+    /// Sends the steering text of a handoff to the agent, at most once.
     pub(crate) fn steer_turn(&self, id: &NodeId, handoff: Handoff) {
         let message = handoff.message.id.to_string();
         let waiter = self.inner.steering.lock().get_mut(&message).map(Option::take);
@@ -75,7 +76,7 @@ impl Router {
             return self.report_outcome(&message, handoff, Outcome::Refused { reason });
         };
         let Some(waiter) = waiter else {
-            // The lease expired while the agent did not answer.
+            // The lease expired while the agent had not answered yet.
             return self.hold_redelivery(message, handoff);
         };
         let (router, node) = (self.clone(), self.node(id).map(|(_, node)| node));
@@ -94,7 +95,7 @@ impl Router {
             };
             router.inner.steering.lock().remove(&message);
             router.report_outcome(&message, handoff, outcome);
-            // The requester may have timed out.
+            // The send fails if the requester has timed out.
             let _ = waiter.send(steered);
         });
     }

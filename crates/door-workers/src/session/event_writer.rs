@@ -1,4 +1,4 @@
-//! Writer of a session: events and answers for one client.
+//! Writing half of a session: sends events and answers to one client.
 
 use std::io;
 use std::sync::Arc;
@@ -18,14 +18,15 @@ use crate::router::{Requester, Router};
 use crate::wire::event::{CutOff, EventBody, Heartbeat, Subscribed};
 use crate::wire::format_event;
 
-/// Bytes per batch.
+/// Maximum number of bytes per batch.
 const BATCH: usize = 128 << 10;
 
-/// Time limit for a disconnected client to read the reason.
+/// Time limit for a client that is being disconnected to read the reason.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The same limit for a client that has stopped reading. Only the rest of a line and the reason stay in memory, so it
-/// may take long.
+/// Time limit for a client that has stopped reading to read the reason for its disconnection.
+///
+/// It may be long, because only the rest of a line and the reason stay in memory.
 const STALLED_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Reason for disconnecting clients when the router stops.
@@ -36,29 +37,30 @@ const STOPPED: &str = "the router was stopped";
 pub(super) enum Outgoing {
     /// An answer for this client alone.
     Answer(EventBody),
-    /// Start events from now on.
+    /// Starts sending events from now on.
     Start {
         /// The selected events.
         subscription: Subscription,
     },
-    /// Start events after a cursor.
+    /// Starts sending events after a cursor.
     Subscribe {
-        /// The last event that the client has.
+        /// Sequence number of the last event that the client has.
         from_seq: u64,
         /// The selected events.
         subscription: Subscription,
-        /// Answer to write before the events.
+        /// The answer to write before the events.
         answer: Subscribed,
     },
-    /// Disconnect.
+    /// Disconnects the client.
     Disconnect {
         /// The reason.
         reason: String,
     },
 }
 
-/// The subscribed jobs. Jobs that the client sends commands for are added, because the answers are among their
-/// events.
+/// The jobs to which a client subscribed.
+///
+/// Jobs for which the client sends commands are added, because the answers are among their events.
 pub(super) type Jobs = Arc<Mutex<Vec<String>>>;
 
 /// Events that a client has subscribed to and may see.
@@ -88,19 +90,19 @@ impl EventPredicate for EventFilter {
     }
 }
 
-/// Writing half of a session.
+/// Task that writes events and answers to one client.
 pub(super) struct EventWriter<W> {
     router: Router,
     writer: W,
     outgoing: mpsc::Receiver<Outgoing>,
     transport: Transport,
     done: CancellationToken,
-    /// Cursor including the batch that is being written.
+    /// Cursor after the batch that is being written.
     seq: u64,
-    /// Cursor of what was written completely.
+    /// Cursor after the last event that was written completely.
     served: u64,
     event_filter: Option<Arc<EventFilter>>,
-    /// True once the client has caught up: only then is its lag limited.
+    /// True once the client has caught up; before that, its lag is not limited.
     is_live: bool,
     /// True if events are translated into the legacy dialect.
     is_legacy: Arc<AtomicBool>,
@@ -144,14 +146,14 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
         }
     }
 
-    /// Writes until the client disconnects, or until `done` and all events are written.
+    /// Writes until the client disconnects, or until `done` fires and all events are written.
     pub(super) async fn run(mut self) -> io::Result<()> {
         let mut changes = self.router.log().subscribe();
         let mut bytes = Vec::new();
         let (mut is_asking, mut next) = (true, None);
         loop {
             changes.mark_unchanged();
-            // Events come before answers, and answers one at a time: the events that led to an answer precede it.
+            // Events are written before each single answer, so that the events that led to an answer precede it.
             match self.events().await {
                 Ok(batch) => bytes.extend_from_slice(&batch),
                 Err(reason) => return self.disconnect(bytes, reason).await,
@@ -184,8 +186,8 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
             tokio::select! {
                 outgoing = self.outgoing.recv(), if is_asking => match outgoing {
                     Some(outgoing) => next = Some(outgoing),
-                    // The reader has ended. On a socket the client has disconnected, unless the router stops: then
-                    // the client still gets the reason.
+                    // The reader has ended. On a socket, this means that the client has disconnected, unless the router
+                    // is stopping: then the client still receives the reason.
                     None if self.transport == Transport::Socket && !self.done.is_cancelled() => {
                         return self.writer.shutdown().await;
                     }
@@ -219,7 +221,7 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
                 self.event_filter = Some(Arc::new(EventFilter { subscription, router: self.router.clone() }));
                 bytes.extend(self.line(&EventBody::Subscribed(answer)));
             }
-            // The caller handles it, because it ends the session.
+            // The caller handles this variant, because it ends the session.
             Outgoing::Disconnect { .. } => {}
         }
     }
@@ -237,7 +239,7 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
             return Err(format!("the client is {} events behind, more than {lag}", newest - self.seq));
         }
         let mut bytes = Vec::new();
-        // Skips events outside the subscription without waiting.
+        // Events outside the subscription are skipped without waiting.
         while bytes.is_empty() && self.seq < newest {
             let batch = match self.router.log().read_ring(self.seq, &*event_filter, BATCH) {
                 Some(batch) => batch,
@@ -264,7 +266,7 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
         }
     }
 
-    /// Writes with a stall limit; returns the number of bytes written if the client stopped reading.
+    /// Writes with a stall limit. If the client has stopped reading, returns the number of bytes that were written.
     async fn write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let (writer, mut written) = (&mut self.writer, 0);
         let writing = async {
@@ -283,7 +285,7 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
         let stalled = async {
             tokio::select! {
                 () = tokio::time::sleep(stall) => {}
-                // When the router stops, a stalled client must not delay it.
+                // A stalled client must not delay the shutdown of the router.
                 () = self.done.cancelled() => tokio::time::sleep(DISCONNECT_TIMEOUT.min(stall)).await,
             }
         };
@@ -294,8 +296,9 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
         }
     }
 
-    /// Disconnects a stalled client: the reason follows its partly written line and is read when the client reads
-    /// again.
+    /// Disconnects a stalled client.
+    ///
+    /// The reason follows the partly written line, so that the client finds it when it reads again.
     async fn disconnect_stalled(mut self, bytes: &[u8], written: usize) -> io::Result<()> {
         self.outgoing.close();
         let (head, rest) = bytes.split_at(written);
@@ -303,7 +306,7 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
         let ends = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1);
         let mut last_lines = if is_whole { Vec::new() } else { rest[..ends].to_vec() };
         let written_lines = bytes[..written + last_lines.len()].split_inclusive(|byte| *byte == b'\n');
-        // The last complete line gives the cursor to resume from.
+        // The last complete line determines the cursor from which the client resumes.
         self.seq = written_lines.filter_map(seq_of).next_back().unwrap_or(self.served);
         let reason = if self.done.is_cancelled() {
             STOPPED.to_owned()
@@ -322,7 +325,7 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
         }
     }
 
-    /// Writes the reason and the cursor to resume from, and closes the connection.
+    /// Writes the reason and the cursor to resume from, then closes the connection.
     async fn disconnect(mut self, mut bytes: Vec<u8>, reason: String) -> io::Result<()> {
         bytes.extend(self.line(&EventBody::CutOff(CutOff { reason, resume_from: self.seq })));
         let writing = async {

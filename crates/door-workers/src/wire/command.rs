@@ -1,4 +1,4 @@
-//! Commands of section 2, with extensions.
+//! Commands of section 2 of the protocol, with extensions.
 
 mod legacy;
 
@@ -200,7 +200,7 @@ pub struct Launch {
     pub echo: Echo,
 }
 
-/// Deserializes an object. Serde alone would also accept a list of the field values.
+/// Deserializes an object and rejects a list. Serde alone would also accept a list of the field values.
 fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     deserializer.deserialize_map(ObjectVisitor(PhantomData))
 }
@@ -432,7 +432,7 @@ impl Decision {
         }
     }
 
-    /// True if the decision allows the agent's action.
+    /// Returns true if the decision allows the agent's action.
     pub fn is_approval(self) -> bool {
         matches!(self, Self::Accept | Self::AcceptForSession)
     }

@@ -1,4 +1,4 @@
-//! Events of sections 3 to 6, with extensions.
+//! Events of sections 3 to 6 of the protocol, with extensions.
 
 mod job;
 mod legacy;

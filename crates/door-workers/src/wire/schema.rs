@@ -39,7 +39,9 @@ pub fn all() -> Vec<(String, Value)> {
     schemas
 }
 
-/// Returns the events of both dialects. If an event exists in both, its schema allows either form.
+/// Returns the events of both dialects with their schemas.
+///
+/// If an event exists in both dialects, its schema allows either form.
 fn every_event() -> impl Iterator<Item = (String, Value)> {
     let mut all: BTreeMap<String, Value> = events::<EventBody>().into_iter().collect();
     for (file, theirs) in events::<LegacyEvent>() {
@@ -65,8 +67,9 @@ fn merge_data_forms(schema: &mut Value, mut other: Value) {
     }
 }
 
-/// Builds the schema of `inject`, which accepts `job_id`, or `swarm_id` with the optional fields of the legacy
-/// dialect.
+/// Builds the schema of `inject`.
+///
+/// It accepts `job_id`, or `swarm_id` with the optional fields of the legacy dialect.
 fn inject() -> (String, Value) {
     let (file, mut schema) = command::<Inject>("inject");
     let job = schema["properties"]["payload"]["properties"]["job_id"].clone();
@@ -81,7 +84,9 @@ fn inject() -> (String, Value) {
     (file, schema)
 }
 
-/// Builds the schema of a legacy command, whose clients omit fields that are otherwise required.
+/// Builds the schema of a legacy command.
+///
+/// Legacy clients omit some fields that are otherwise required.
 fn legacy_command<P: JsonSchema>(name: &str) -> (String, Value) {
     let (file, mut schema) = command::<P>(name);
     let mut required = vec!["protocol", "command", "request_id"];
@@ -96,7 +101,7 @@ fn generator() -> SchemaGenerator {
     SchemaSettings::draft2020_12().into_generator()
 }
 
-/// Builds the schema of section 8.
+/// Builds the schema of the envelope in section 8.
 fn envelope() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -133,7 +138,7 @@ fn command<P: JsonSchema>(name: &str) -> (String, Value) {
     (format!("command.{name}.schema.json"), schema)
 }
 
-/// Generates one schema per variant of an event enum, so that none can be missing.
+/// Generates one schema per variant of an event enum, so that no event can be missing.
 fn events<E: JsonSchema>() -> Vec<(String, Value)> {
     let mut all = generator().into_root_schema_for::<E>().to_value();
     let definitions = remove_field(&mut all, "$defs").unwrap_or_default();

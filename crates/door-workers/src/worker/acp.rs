@@ -1,9 +1,9 @@
 //! `acp`: any program that speaks the Agent Client Protocol, version 1, over stdin and stdout.
 //!
-//! Only the few messages that a client without an editor needs are implemented, as JSON values. The protocol's
-//! crates, `agent-client-protocol` and since 0.13.7 also `agent-client-protocol-schema`, enable `preserve_order` of
-//! serde_json for the whole program, which changes what is hashed and signed elsewhere. The last version without it
-//! knows fewer kinds of updates than agents send, and fails where this module ignores them.
+//! Only the few messages that a client without an editor needs are implemented, as JSON values. The protocol's crates
+//! are not used: `agent-client-protocol` and, since 0.13.7, `agent-client-protocol-schema` enable `preserve_order` of
+//! serde_json for the whole program, which changes what is hashed and signed elsewhere. The last version without that
+//! feature knows fewer kinds of updates than agents send, and fails on updates that this module ignores.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::wire::event::{Change, Question, Tokens, TurnStatus};
 /// The supported protocol version.
 const VERSION: u64 = 1;
 
-/// Maximum of a tool's output in a report.
+/// Maximum size of a tool's output in a report, in bytes.
 const MAX_OUTPUT: usize = 16 << 10;
 
 pub(super) async fn run(spec: WorkerSpec, mut pipe: WorkerPipe) -> String {
@@ -63,10 +63,10 @@ struct Acp {
     session: String,
     /// The request id of the running turn.
     prompting: Option<u64>,
-    /// Open questions: their request ids and their options by kind.
+    /// Open questions by our keys: the agent's request id and the options by kind.
     questions: HashMap<u64, (Value, Vec<(String, String)>)>,
     next: u64,
-    /// Running tools by the agent's ids.
+    /// Titles of the running tools, by tool-call id.
     tools: HashMap<String, String>,
 }
 
@@ -101,7 +101,7 @@ impl Acp {
         self.set_mode(spec).await
     }
 
-    /// Sets the session mode, which decides when the agent asks.
+    /// Sets the session mode, which determines when the agent asks for permission.
     async fn set_mode(&mut self, spec: &WorkerSpec) -> Result<(), String> {
         if let Some(mode) = &spec.launch.approval_policy {
             let params = json!({ "sessionId": self.session, "modeId": mode });
@@ -119,7 +119,7 @@ impl Acp {
                 Ok(())
             }
             Order::Steer { answer, .. } => {
-                // The agent would abort the running prompt for a second one.
+                // The agent would abort the running prompt if it received a second one.
                 let reason = "the Agent Client Protocol cannot add to a running turn; inject instead";
                 let _ = answer.send(Err(reason.to_owned()));
                 Ok(())
@@ -127,7 +127,7 @@ impl Acp {
             Order::Interrupt => {
                 let params = json!({ "sessionId": self.session });
                 self.peer.notify("session/cancel", params).await?;
-                // The protocol requires a cancelling client to answer open requests.
+                // The protocol requires a client that cancels a prompt to answer all open requests.
                 for (_, (id, _)) in self.questions.drain() {
                     let cancelled = json!({ "outcome": { "outcome": "cancelled" } });
                     self.peer.respond(&id, cancelled).await?;
@@ -141,7 +141,7 @@ impl Acp {
         }
     }
 
-    /// True if this is about our session, and not about another one of the agent.
+    /// Returns true if a message is about our session and not about another session of the agent.
     fn is_of_session(&self, params: &Value) -> bool {
         string_at(params, "/sessionId").is_none_or(|session| session == self.session)
     }
@@ -168,7 +168,7 @@ impl Acp {
             }
             Message::Response { .. } => Ok(()),
             Message::Notification { method, params } => {
-                // A resumed session replays its history, which belongs to no turn.
+                // A resumed session replays its history, whose updates belong to no turn.
                 if method == "session/update" && self.prompting.is_some() && self.is_of_session(&params) {
                     self.update(&params, pipe).await;
                 }
@@ -214,7 +214,9 @@ impl Acp {
         pipe.report_end(status, error).await;
     }
 
-    /// Reports an update. The protocol has no event for the start of a turn: the first update is the start.
+    /// Reports an update of the running turn.
+    ///
+    /// The protocol has no event for the start of a turn, so the first update counts as the start.
     async fn update(&mut self, params: &Value, pipe: &WorkerPipe) {
         let Some(update) = params.get("update") else { return };
         let content = || string_at(update, "/content/text");
@@ -260,7 +262,7 @@ impl Acp {
     }
 }
 
-/// Returns the option that matches a decision best; `None` cancels.
+/// Returns the option that best matches a decision; `None` cancels the question.
 fn choose_option(options: &[(String, String)], decision: Decision) -> Option<&str> {
     let kinds: &[&str] = match decision {
         Decision::Accept => &["allow_once", "allow_always"],
@@ -285,7 +287,7 @@ fn build_question(params: &Value) -> Question {
     }
 }
 
-/// Returns the files that a tool changes, with diffs if the agent sends them.
+/// Returns the files that a tool changes, with diffs if the agent sends any.
 fn changes(call: &Value) -> Vec<Change> {
     let blocks = call.get("content").and_then(Value::as_array);
     let diffs =
@@ -298,7 +300,9 @@ fn changes(call: &Value) -> Vec<Change> {
     diffs.map(change).collect()
 }
 
-/// Returns the tokens of the turn. The protocol has no field for them yet; agents use different ones.
+/// Returns the tokens of the turn.
+///
+/// The protocol has no field for them yet, and agents use different ones.
 fn tokens(answer: &Value) -> Option<Tokens> {
     let quota = answer.pointer("/_meta/quota/token_count");
     let usage = answer.get("usage").or(quota)?;

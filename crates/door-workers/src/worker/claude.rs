@@ -1,6 +1,6 @@
 //! `claude`: Claude Code through stream-json in both directions and the control protocol, one process per node.
 //!
-//! A prompt counts as accepted when the agent names or repeats it with the injection's id, or sends any frame about
+//! A prompt counts as accepted when the agent names it or repeats it with the injection's id, or sends any frame about
 //! it.
 
 mod conversation;
@@ -22,7 +22,7 @@ pub(super) async fn run(spec: WorkerSpec, mut pipe: WorkerPipe) -> String {
     let pid = Some(program.pid());
     let conversation = Conversation::new(pid, spec.session.clone());
     let mut claude = Claude { program, conversation };
-    // Claude Code sends nothing before its first prompt.
+    // Claude Code is ready at once: it sends nothing before its first prompt.
     pipe.report(Report::Ready { pid, session: spec.session }).await;
     loop {
         tokio::select! {
@@ -87,7 +87,7 @@ impl Claude {
                 self.write(frame).await
             }
             Order::Steer { answer, .. } => {
-                // Claude Code queues a second prompt for the next turn, which would then have no injection.
+                // Claude Code would queue a second prompt for the next turn, which would then have no injection.
                 let _ = answer.send(Err("claude accepts no input during a turn; inject instead".to_owned()));
                 Ok(())
             }

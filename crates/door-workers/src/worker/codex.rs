@@ -1,6 +1,6 @@
 //! `codex`: Codex through `codex app-server`, one process and one conversation per node.
 //!
-//! The injection's id is sent with the prompt and stored in the conversation, so that after a crash the conversation
+//! The injection's id is sent with the prompt and stored in the conversation. After a crash, the conversation therefore
 //! shows whether a prompt had arrived.
 
 mod items;
@@ -75,15 +75,15 @@ struct Codex {
     peer: Peer,
     spec: WorkerSpec,
     thread: String,
-    /// The running turn.
+    /// Id of the running turn.
     turn: Option<String>,
-    /// The request that started it, until it is answered.
+    /// Id of the request that started the turn, until that request is answered.
     starting: Option<u64>,
     /// True while the turn of a sent prompt has not ended.
     has_prompt: bool,
     /// True if the turn must be interrupted as soon as its id is known.
     wants_stop: bool,
-    /// Open questions: their request ids by our keys.
+    /// Open questions: Codex's request ids, by our keys.
     questions: HashMap<u64, Value>,
     next_key: u64,
     steering: HashMap<u64, oneshot::Sender<Result<(), String>>>,
@@ -266,7 +266,7 @@ impl Codex {
                 ..Question::default()
             },
             "item/fileChange/requestApproval" => {
-                // The question does not contain the changes; the item that started before does.
+                // The question does not contain the changes, but the item that started before it does.
                 let item = string_at(params, "/itemId").unwrap_or_default();
                 let changes = self.items.changes(&item);
                 let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
@@ -277,7 +277,7 @@ impl Codex {
                     ..Question::default()
                 }
             }
-            // Any other request is rejected, so that it fails closed.
+            // Any other request is rejected (fail closed).
             _ => return self.peer.reject_method(&id, method).await,
         };
         let question = Question {
@@ -291,7 +291,7 @@ impl Codex {
         Ok(())
     }
 
-    /// True if this is about a turn that another client of the conversation has started.
+    /// Returns true if a message is about a turn that another client of the conversation has started.
     fn is_of_other_turn(&self, params: &Value) -> bool {
         let Some(id) = string_at(params, "/turnId").or_else(|| string_at(params, "/turn/id")) else {
             return false;
@@ -303,7 +303,7 @@ impl Codex {
     }
 
     async fn handle_notification(&mut self, method: &str, params: &Value, pipe: &WorkerPipe) {
-        // The meter has to count the usage of other turns.
+        // The token meter must also count the usage of other turns.
         if method != "thread/tokenUsage/updated" && self.is_of_other_turn(params) {
             return;
         }
@@ -363,23 +363,25 @@ impl Codex {
 }
 
 impl TokenMeter {
-    /// Marks the start of a turn.
+    /// Marks the start of a turn for the meter.
     fn start_turn(&mut self) {
         self.before = self.total;
     }
 
-    /// Returns the usage of the turn: that of the conversation, minus its usage at the start of the turn.
+    /// Updates the meter and returns the usage of the turn.
+    ///
+    /// The usage of the turn is the usage of the conversation minus its usage at the start of the turn.
     fn update(&mut self, params: &Value, turn: Option<&str>) -> Option<Tokens> {
         let usage = params.get("tokenUsage")?;
         let total = tokens(usage.get("total")?);
         self.total = Some(total);
-        // A resumed conversation repeats the usage of its last turn, even after the next one was requested.
+        // A resumed conversation repeats the usage of its last turn, even after the next turn was requested.
         let of = params.get("turnId").and_then(Value::as_str);
         if turn.is_none() || of.is_some_and(|of| Some(of) != turn) {
             self.before = Some(total);
             return None;
         }
-        // If it does not, its earlier usage is the total minus the last turn.
+        // If the usage before this turn is unknown, it is the total minus the usage of the last turn.
         let last = usage.get("last").map(tokens).unwrap_or_default();
         let before = *self.before.get_or_insert_with(|| subtract(total, last));
         Some(subtract(total, before))

@@ -1,4 +1,4 @@
-//! `codex-exec`: Codex through `codex exec --json`, one process per turn, without deltas and questions.
+//! `codex-exec`: Codex through `codex exec --json`, one process per turn, without deltas or questions.
 
 use std::ffi::OsString;
 
@@ -10,11 +10,12 @@ use super::rpc::{number_at, string_at, tail};
 use super::{AgentActivity, Report, WorkerPipe, WorkerSpec};
 use crate::wire::event::{Change, Tokens, TurnStatus};
 
-/// Maximum of a command's output in a report.
+/// Maximum size of a command's output in a report, in bytes.
 const MAX_OUTPUT: usize = 16 << 10;
 
-/// A conversation and its token usage, stored together as `thread#tokens`. Codex reports the usage of the whole
-/// conversation after each turn.
+/// A conversation and its token usage, stored together as `thread#tokens`.
+///
+/// The usage is stored because Codex reports the usage of the whole conversation after each turn.
 #[derive(Debug, Clone)]
 struct Session {
     thread: String,
@@ -55,11 +56,11 @@ fn arguments(spec: &WorkerSpec, session: Option<&Session>, content: &str) -> Vec
     if let Some(model) = &spec.launch.model {
         args.extend(["-m".into(), model.into()]);
     }
-    // A resumed conversation keeps its sandbox mode.
+    // A resumed conversation already has its sandbox mode.
     if let (Some(sandbox), None) = (&spec.launch.sandbox, session) {
         args.extend(["-s".into(), sandbox.into()]);
     }
-    // After `--`, a prompt that starts with a dash is not an option.
+    // The `--` prevents Codex from parsing a prompt that starts with a dash as an option.
     args.extend(["--".into(), content.into()]);
     args
 }
@@ -74,7 +75,7 @@ async fn turn(
         Ok(program) => program,
         Err(error) => return (TurnStatus::Failed, Some(error)),
     };
-    // With an open stdin, Codex would wait for more of the prompt.
+    // Stdin is closed, because Codex would otherwise wait for more of the prompt.
     program.send_prompt(String::new());
     let mut failure = None;
     let mut is_complete = false;
@@ -104,7 +105,7 @@ async fn turn(
                 if let Some(session) = session {
                     session.used = all.total_tokens;
                 }
-                // The parts are only known for the first turn of a conversation.
+                // The breakdown is only known for the first turn of a conversation.
                 let parts = if before == 0 { all } else { Tokens::default() };
                 pipe.report(Report::Usage(Tokens { total_tokens, ..parts })).await;
             }

@@ -1,7 +1,6 @@
-//! `command`: any program, one process per turn, with the prompt on stdin or as its last argument. Its output is the
-//! answer.
+//! `command`: any program, one process per turn, with the prompt on stdin or as its last argument.
 //!
-//! All output is text of the answer, even a line that looks like an event of the router.
+//! The output of the program is the answer. This includes any line that looks like an event of the router.
 
 use std::ffi::OsString;
 

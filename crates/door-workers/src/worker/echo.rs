@@ -1,4 +1,4 @@
-//! `echo`: returns its prompt as the answer. For tests and measurements.
+//! `echo`: returns its prompt as the answer, for tests and measurements.
 
 use std::time::Duration;
 

@@ -6,13 +6,13 @@ use switchboard_sys::files::Dir;
 
 use crate::wire::format_timestamp;
 
-/// Size at which a log is rotated; one older file is retained.
+/// Size in bytes at which a log is rotated; one older file is retained.
 const FILE_CAP: u64 = 256 << 10;
 
-/// Maximum of a line in the log.
+/// Maximum length of a line in the log, in bytes.
 const LINE_CAP: usize = 4 << 10;
 
-/// Maximum of a line in an event.
+/// Maximum length of a line that is quoted in an event, in characters.
 const QUOTE_CAP: usize = 300;
 
 /// Stderr log of one node.
@@ -29,7 +29,7 @@ impl WorkerLog {
         Self { folder, name: file_name(node), clock, last: Mutex::default() }
     }
 
-    /// Appends a line, which may contain any bytes; removes control characters.
+    /// Appends a line, which may contain any bytes, after removing control characters.
     pub(crate) fn append_line(&self, line: &[u8]) {
         let line = String::from_utf8_lossy(&line[..line.len().min(LINE_CAP)]);
         let line: String = line.chars().filter(|char| !char.is_control()).collect();
@@ -45,7 +45,7 @@ impl WorkerLog {
         }
     }
 
-    /// Returns and clears the last line, short enough to quote.
+    /// Returns and clears the last line, truncated so that it can be quoted in an event.
     pub(crate) fn drain_last_line(&self) -> Option<String> {
         self.last.lock().take()
     }
@@ -60,7 +60,7 @@ impl WorkerLog {
     }
 }
 
-/// True for the name of a log or a rotated log in the folder of a job.
+/// Returns true for the name of a current or rotated log in the folder of a job.
 pub(crate) fn is_log_file(name: &str) -> bool {
     let node = name.strip_suffix(".1").unwrap_or(name).strip_suffix(".log");
     node.is_some_and(|node| node.starts_with("node-"))

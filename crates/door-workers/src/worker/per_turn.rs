@@ -1,14 +1,15 @@
-//! Agents with one process per turn: the wait for the next prompt, and the output of a program that accepts no
-//! further input.
+//! Agents with one process per turn: waits for the next prompt and reads the output of the program.
+//!
+//! Such a program accepts no further input.
 
 use super::program::Program;
 use super::{Order, WorkerPipe};
 
 /// Event of a running program.
 pub(super) enum ProgramEvent {
-    /// A line of its output.
+    /// A line of the program's output.
     Line(Vec<u8>),
-    /// The end of its output.
+    /// The end of the program's output.
     End,
     /// The turn was interrupted.
     Stopped,
@@ -30,7 +31,7 @@ impl WorkerPipe {
         }
     }
 
-    /// Waits for the next event of a program that has its prompt.
+    /// Waits for the next event of a program that has received its prompt.
     pub(super) async fn next_event(&mut self, program: &mut Program) -> ProgramEvent {
         loop {
             let order = tokio::select! {

@@ -1,4 +1,4 @@
-//! Process of an agent: started with a controlled environment, read line by line, stopped with its process group.
+//! Process of an agent: starts it with a controlled environment, reads it line by line, stops its process group.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{WorkerLog, WorkerSpec, default_program};
 use crate::lines::{Line, Lines};
 use crate::wire::command::AgentKind;
 
-/// Longest line that is read from an agent: a diff of a large file fits.
+/// Maximum length of a line from an agent, in bytes; a diff of a large file fits.
 const MAX_LINE: usize = 16 << 20;
 
 /// Time limit for a process that closed its stdout to exit, and for its stderr to be drained.
@@ -28,14 +28,14 @@ pub(super) struct Program {
     stdin: Option<ChildStdin>,
     stdout: ChildStdout,
     lines: Lines,
-    /// Deadline for reading after the process has exited, because another process may hold its stdout open.
+    /// Deadline for reading after the process has exited, because another process may keep its stdout open.
     read_by: Option<Instant>,
     stderr_task: JoinHandle<()>,
     spec: WorkerSpec,
 }
 
 impl Program {
-    /// Starts the program of the spec, or the agent's default, with these arguments.
+    /// Starts the program that the spec names, or the agent's default program, with these arguments.
     pub(super) async fn start(spec: &WorkerSpec, args: Vec<OsString>) -> Result<Self, String> {
         let launch = &spec.launch;
         let mut argv: Vec<OsString> = launch.program.iter().map(OsString::from).collect();
@@ -57,7 +57,7 @@ impl Program {
         for (name, value) in &launch.env {
             spawn = spawn.env(name, value);
         }
-        // `switchboard` commands of the program run as this agent, whatever the job's own variables contain.
+        // `switchboard` commands of the program run as this agent, whatever variables the job defines.
         spawn = spawn.for_agent(LaunchKind::Worker, spec.name.as_str());
         let mut child = spawn.start(spec.guard.as_ref()).await.map_err(|error| {
             match std::error::Error::source(&error) {
@@ -95,8 +95,9 @@ impl Program {
         written.await.map_err(|error| format!("it does not read: {error}"))
     }
 
-    /// Writes a prompt and closes stdin, in a task of its own: a program that answers while it reads would otherwise
-    /// deadlock with the router.
+    /// Writes a prompt and closes stdin, in a separate task.
+    ///
+    /// Without the task, a program that answers while it reads would deadlock with the router.
     pub(super) fn send_prompt(&mut self, prompt: String) {
         if let Some(mut stdin) = self.stdin.take() {
             tokio::spawn(async move {
@@ -108,7 +109,8 @@ impl Program {
         }
     }
 
-    /// Returns the next line of stdout; `None` at its end, or shortly after the program has exited. Cancel safe.
+    /// Returns the next line of stdout; `None` at the end of stdout, or shortly after the program has exited. Cancel
+    /// safe.
     pub(super) async fn line(&mut self) -> Option<Vec<u8>> {
         loop {
             match self.lines.next() {
@@ -137,7 +139,9 @@ impl Program {
         }
     }
 
-    /// Waits for the exit of a program that has closed its stdout; returns whether it succeeded, and how it ended.
+    /// Waits for the exit of a program that has closed its stdout.
+    ///
+    /// Returns whether the program succeeded, and how it ended.
     pub(super) async fn wait_exit(mut self) -> (bool, String) {
         self.stdin = None;
         let ended = timeout(DRAIN_TIMEOUT, self.child.wait()).await;
@@ -177,7 +181,7 @@ async fn log_stderr(mut stderr: ChildStderr, log: Arc<WorkerLog>) {
     }
 }
 
-/// Returns the environment variables with the agent's account and settings.
+/// Returns the environment variables that hold the agent's account and settings.
 fn account_variables(agent: AgentKind) -> &'static [&'static str] {
     match agent {
         AgentKind::Codex | AgentKind::CodexExec => &["CODEX_*", "OPENAI_*"],

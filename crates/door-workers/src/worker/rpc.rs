@@ -6,21 +6,21 @@ use serde_json::{Map, Value, json};
 
 use super::program::Program;
 
-/// A message of the peer.
+/// A message from the peer.
 #[derive(Debug)]
 pub(super) enum Message {
     /// A request that expects a response.
     Request { id: Value, method: String, params: Value },
     /// A notification.
     Notification { method: String, params: Value },
-    /// A response to our request.
+    /// The response to one of our requests.
     Response { id: u64, result: Result<Value, String> },
 }
 
-/// The peer process.
+/// The peer process and the state of the RPC connection to it.
 pub(super) struct Peer {
     program: Program,
-    /// True if messages carry `jsonrpc`: Codex omits it, the Agent Client Protocol requires it.
+    /// True if messages carry `jsonrpc`. Codex omits that field; the Agent Client Protocol requires it.
     has_version: bool,
     next: u64,
     /// Messages received while `call` waited for its response.
@@ -100,7 +100,7 @@ impl Peer {
     }
 }
 
-/// Parses a message: one with a method is a request or a notification, otherwise a response.
+/// Parses a message. A message with a method is a request or a notification; any other is a response.
 fn parse_message(mut fields: Map<String, Value>) -> Option<Message> {
     let id = fields.remove("id").filter(|id| !id.is_null());
     let params = fields.remove("params").unwrap_or_default();
@@ -136,7 +136,7 @@ pub(super) fn number_at(value: &Value, pointer: &str) -> Option<u64> {
     value.pointer(pointer).and_then(Value::as_u64)
 }
 
-/// Returns the end of a text, at most this many bytes.
+/// Returns the end of a text, truncated to at most `most` bytes.
 pub(super) fn tail(text: &str, most: usize) -> String {
     let mut start = text.len().saturating_sub(most);
     while !text.is_char_boundary(start) {

@@ -19,11 +19,13 @@ use crate::workspace::{Workspace, blocking};
 /// Counts of one scan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScanSummary {
-    /// Messages ingested.
+    /// Number of messages ingested.
     pub ingested: usize,
-    /// Files of ours that were missing or damaged and were written again.
+    /// Number of missing or damaged message files that were restored.
     pub restored: usize,
-    /// Files that may still be in the middle of a write; scan again soon.
+    /// Number of files that may still be in the middle of a write.
+    ///
+    /// If there are any, another scan is due soon.
     pub settling: usize,
 }
 
@@ -38,9 +40,11 @@ impl ScanSummary {
 /// State of a mailbox folder at its last complete scan.
 #[derive(Debug, Clone, Default)]
 pub struct LastScan {
-    /// The folder's fingerprint.
+    /// Fingerprint of the folder.
     pub(super) stamp: Option<String>,
-    /// Rejected files with their fingerprints: a file completed in place does not change the folder's fingerprint.
+    /// Rejected files with their fingerprints.
+    ///
+    /// They are checked one by one, because a file that is completed in place does not change the folder's fingerprint.
     refused: Vec<(String, String)>,
 }
 
@@ -53,7 +57,7 @@ impl LastScan {
         Ok(Self { stamp: view.get_note(Door::Workspace, SCANNED, folder)?, refused: refused.collect() })
     }
 
-    /// True if no rejected file has changed.
+    /// Returns true if no rejected file has changed.
     fn is_refused_as_before(&self, dir: &Dir) -> bool {
         let as_before = |(name, stamp): &(String, String)| {
             !stamp.is_empty() && mailbox::file_fingerprint(dir, name) == *stamp
@@ -62,53 +66,60 @@ impl LastScan {
     }
 }
 
-/// A mailbox with this many waiting messages is large: listing it takes more than some 10 ms.
+/// Minimum number of waiting messages in a large mailbox.
+///
+/// Listing a large mailbox takes more than some 10 ms.
 const LARGE: usize = 2000;
 
-/// Scans of a large mailbox are throttled: the pause is 50 × the duration of the comparison, so they use at most 2 % of
-/// a core. Every delivery changes the folder, and listing a million names takes seconds. Scans that must not miss a
-/// file are not throttled.
+/// Throttle factor for scans of a large mailbox.
+///
+/// The pause is 50 × the duration of the comparison, so scans use at most 2 % of a core. Every delivery changes the
+/// folder, and listing a million names takes seconds. Scans that must not miss a file are not throttled.
 const THROTTLE_FACTOR: u32 = 50;
 
-/// Upper bound of that pause.
+/// Maximum pause between two throttled scans of a large mailbox.
 const MAX_THROTTLE: SignedDuration = SignedDuration::from_mins(10);
 
-/// Topic of notes: when each large mailbox may be scanned again.
+/// Notes topic: the time from which each large mailbox may be scanned again.
 const DUE: &str = "due";
 
-/// Topic of notes: the fingerprint of each mailbox folder at its last complete scan.
+/// Notes topic: the fingerprint of each mailbox folder at its last complete scan.
 const SCANNED: &str = "looked";
 
-/// Mailboxes to scan, and how thoroughly.
+/// Selects the mailboxes to scan and the depth of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScanMode {
-    /// Mailboxes that changed since their last scan; large ones throttled by [`THROTTLE_FACTOR`].
+    /// Scans mailboxes that changed since their last scan; large ones are throttled by [`THROTTLE_FACTOR`].
     Throttled,
-    /// Mailboxes that changed since their last scan.
+    /// Scans mailboxes that changed since their last scan, without a throttle.
     Changed,
-    /// All mailboxes.
+    /// Scans all mailboxes.
     All,
-    /// All mailboxes, and every waiting message's file by content.
+    /// Scans all mailboxes and compares the file of every waiting message by content.
     Content,
 }
 
 impl Workspace {
-    /// Scans the mailboxes that changed since their last scan. Scans of large ones are throttled by `THROTTLE_FACTOR`.
+    /// Scans the mailboxes that changed since their last scan.
+    ///
+    /// Scans of large mailboxes are throttled by `THROTTLE_FACTOR`.
     pub async fn scan(&self) -> Result<ScanSummary, WorkspaceError> {
         self.scan_with(ScanMode::Throttled).await
     }
 
-    /// Scans the mailboxes that changed, without the throttle: ingests every file that existed before the call.
+    /// Scans the mailboxes that changed, without a throttle.
+    ///
+    /// Ingests every file that existed before the call.
     pub(crate) async fn scan_changed(&self) -> Result<ScanSummary, WorkspaceError> {
         self.scan_with(ScanMode::Changed).await
     }
 
-    /// Scans all mailboxes, with a pause of `pause_factor` × the duration after each.
+    /// Scans all mailboxes and sleeps for `pause_factor` × the scan's duration after each one.
     pub(crate) async fn scan_all(&self, pause_factor: u32) -> Result<ScanSummary, WorkspaceError> {
         self.scan_throttled(ScanMode::All, pause_factor).await
     }
 
-    /// Compares all mailboxes with the journal by content.
+    /// Reconciles all mailboxes with the journal by content.
     pub async fn verify_mailboxes(&self) -> Result<ScanSummary, WorkspaceError> {
         self.verify_throttled(0).await
     }
@@ -138,7 +149,7 @@ impl Workspace {
             folder.is_some_and(|folder| !folders.contains(folder))
         })
         .await?;
-        // A folder that was deleted is not listed, but mail may wait in it.
+        // Add the folders of all agents: a deleted folder is not listed, but messages may be waiting in it.
         let directory = self.hub().directory().await?;
         let local = directory.agents().filter(|agent| agent.id.realm.is_none());
         folders.extend(local.map(|agent| agent.id.name.to_string()));
@@ -146,13 +157,15 @@ impl Workspace {
         Ok(folders)
     }
 
-    /// Compares all mailboxes with the journal by content, with a pause of `pause_factor` × the duration after each.
+    /// Reconciles all mailboxes with the journal by content.
+    ///
+    /// Sleeps for `pause_factor` × the duration after each mailbox.
     pub(crate) async fn verify_throttled(&self, pause_factor: u32) -> Result<ScanSummary, WorkspaceError> {
         self.finish_renaming().await?;
         self.scan_throttled(ScanMode::Content, pause_factor).await
     }
 
-    /// Compares one mailbox with the journal by content.
+    /// Reconciles one mailbox with the journal by content.
     pub(crate) async fn verify_mailbox(&self, folder: &str) -> Result<ScanSummary, WorkspaceError> {
         self.scan_or_report(folder, ScanMode::Content).await
     }
@@ -160,7 +173,7 @@ impl Workspace {
     /// Scans one agent's mailbox if it changed since its last scan.
     pub async fn scan_mailbox(&self, agent: &AgentId) -> Result<ScanSummary, WorkspaceError> {
         let own = self.owner_of(&*self.hub().directory().await?, agent.name.clone()).await?;
-        // If the disk cannot be written, the owner still reads what was ingested before.
+        // If the disk cannot be written, the owner can still read the messages that were ingested before.
         let mut scanned = unless_disk(self.scan_or_report(own.name.as_str(), ScanMode::Throttled).await)?;
         if own.name.as_str() != agent.name.as_str() {
             scanned.add(unless_disk(self.scan_or_report(agent.name.as_str(), ScanMode::Throttled).await)?);
@@ -168,8 +181,9 @@ impl Workspace {
         Ok(scanned)
     }
 
-    /// True if an agent's mailbox folder has not changed since its last complete scan, so that
-    /// [`Workspace::scan_mailbox`] would find nothing. Opens no file, unless files in the folder were rejected.
+    /// Returns true if an agent's mailbox folder has not changed since its last complete scan.
+    ///
+    /// [`Workspace::scan_mailbox`] would then find nothing. Opens no file, unless files in the folder were rejected.
     pub async fn is_unchanged(&self, agent: &AgentId, last: &LastScan) -> Result<bool, WorkspaceError> {
         let (tree, now, name) = (self.tree().clone(), self.hub().now(), agent.name.clone());
         let last = last.clone();
@@ -238,23 +252,23 @@ impl Workspace {
         Ok(scanned)
     }
 
-    /// True if the throttle delays the next scan of a large mailbox.
+    /// Returns true if the throttle delays the next scan of a large mailbox.
     async fn is_throttled(&self, folder: &str) -> Result<bool, WorkspaceError> {
         let due = self.hub().notes(Door::Workspace).get(DUE, folder).await?;
         let due = due.and_then(|due| due.parse::<Timestamp>().ok());
         let longest = self.hub().now().saturating_add(MAX_THROTTLE).unwrap_or(Timestamp::MAX);
-        // A later time was written before the clock was set back.
+        // If the recorded time is too far in the future, the clock was set back after the time was written.
         Ok(due.is_some_and(|due| due > self.hub().now() && due <= longest))
     }
 
-    /// Records when a large mailbox may be scanned again.
+    /// Records the time from which a large mailbox may be scanned again.
     async fn throttle(&self, folder: &str, pause: Duration) -> Result<(), WorkspaceError> {
         let pause = SignedDuration::try_from(pause).unwrap_or(MAX_THROTTLE).min(MAX_THROTTLE);
         let due = self.hub().now().saturating_add(pause).unwrap_or(Timestamp::MAX);
         Ok(self.hub().notes(Door::Workspace).put(DUE, folder.to_owned(), Some(due.to_string())).await?)
     }
 
-    /// True if a mailbox is unchanged since its last complete scan.
+    /// Returns true if a mailbox is unchanged since its last complete scan.
     async fn is_unchanged_since(
         &self,
         folder: &str,
@@ -274,10 +288,10 @@ impl Workspace {
         blocking(move || Ok(last.is_refused_as_before(&dir))).await
     }
 
-    /// Creates a deleted mailbox folder again if mail waits in it.
+    /// Recreates a deleted mailbox folder if messages are waiting in it.
     async fn restore_folder(&self, name: Name, mode: ScanMode) -> Result<ScanSummary, WorkspaceError> {
         let agent = self.owner_of(&*self.hub().directory().await?, name.clone()).await?;
-        // No file is expected in the folder of a former name or another spelling.
+        // A folder under a former name or another spelling should contain no files.
         if agent.name.as_str() != name.as_str() || self.hub().mailboxes().unread(agent.clone(), 1).await? == 0
         {
             return Ok(ScanSummary::default());

@@ -1,7 +1,7 @@
-//! Cache of `state.json`: an unchanged file is not read again.
+//! Cache of `state.json`, so that an unchanged file is not read again.
 //!
-//! Every tool call reads the file several times, and other programs may change it between two reads. So the cache is
-//! validated by the file's fingerprint, never by age.
+//! Every tool call reads the file several times, and other programs may change it between two reads. So a fingerprint
+//! of the file validates the cache, never its age.
 
 use std::sync::Arc;
 
@@ -10,11 +10,13 @@ use serde_json::{Map, Value};
 use switchboard_sys::clock::Clock;
 use switchboard_sys::files::FileStat;
 
-/// Timestamp granularity of file systems. A file that changed less than this before it was read may change again
-/// without a new timestamp, so it is not cached.
+/// Upper bound of the timestamp granularity of file systems, in nanoseconds.
+///
+/// A file that changed less than this time before the read may change again without a new timestamp, so its content is
+/// not cached.
 const TICK: i128 = 50_000_000;
 
-/// The last content read. Clones share it.
+/// Cache of the last content read. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReadCache {
     cached: Arc<Mutex<Option<Reading>>>,
@@ -35,7 +37,7 @@ impl ReadCache {
 
     /// Stores content that was read from the file with this fingerprint.
     pub(super) fn store(&self, stamp: FileStat, state: &Arc<Map<String, Value>>) {
-        // By the system's clock, which sets file times as well; the hub's clock may be set by tests.
+        // Compare with the system clock, which also sets file times; tests may set the hub's clock.
         let age = Clock::system().now().as_nanosecond() - stamp.mtime_ns;
         let reading = Reading { stamp, state: state.clone() };
         *self.cached.lock() = (age > TICK).then_some(reading);

@@ -8,33 +8,35 @@ use switchboard_sys::process_identity::ProcessIdentity;
 use super::{HEARTBEAT_INTERVAL, OWNER};
 use crate::translate::{iso, time_of};
 
-/// One agent in the file.
+/// State of one agent in `state.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentState {
-    /// Its name.
+    /// Name of the agent.
     pub name: Name,
-    /// Its role.
+    /// Role of the agent.
     pub role: Option<String>,
-    /// Its team.
+    /// Team of the agent.
     pub team: Option<Name>,
-    /// The status that it reported.
+    /// Status that the agent reported.
     pub status: Option<String>,
-    /// The text that it reported with the status.
+    /// Text that the agent reported with the status.
     pub message: Option<String>,
-    /// Its last heartbeat.
+    /// Time of the agent's last heartbeat.
     pub last_seen: Option<Timestamp>,
 }
 
-/// True if an agent's record shows no recent heartbeat.
+/// Returns true if an agent's record shows no recent heartbeat.
 pub(crate) fn is_heartbeat_due(state: &Map<String, Value>, name: &Name, now: Timestamp) -> bool {
     let Some(record) = record(state, name) else { return false };
     let agent = agent(name.clone(), record);
-    // An agent that reported offline and then returned must not count as offline.
+    // An agent that reported offline and then returned must not stay offline.
     agent.status.as_deref() == Some(OFFLINE)
         || agent.last_seen.is_none_or(|at| now.duration_since(at) >= HEARTBEAT_INTERVAL)
 }
 
-/// Finds a section that we write and that is not an object of records.
+/// Finds a section of the file that has the wrong JSON type.
+///
+/// Each section that Switchboard writes must be an object of records.
 pub(super) fn misshapen(state: &Map<String, Value>) -> Option<&'static str> {
     let fits = |section: &&str| matches!(state.get(*section), None | Some(Value::Null | Value::Object(_)));
     ["session", "terminals", "chatAgents", "teams"].into_iter().find(|section| !fits(section))
@@ -70,7 +72,7 @@ pub(crate) fn objects<'s>(
 pub(super) fn agent(name: Name, record: &Map<String, Value>) -> AgentState {
     let own = (text(record, "statusState").or_else(|| text(record, "status")), text(record, "statusMessage"));
     let (status, message) = match own {
-        // An agent whose process was killed did not report offline.
+        // An agent whose process was killed could not report offline.
         (status, _) if status.as_deref() != Some(OFFLINE) && has_ended_owner(record) => {
             (Some(OFFLINE.to_owned()), Some("its terminal was killed".to_owned()))
         }
@@ -86,14 +88,15 @@ pub(super) fn agent(name: Name, record: &Map<String, Value>) -> AgentState {
     }
 }
 
-/// True if the process whose exit ends an agent's terminal has exited.
+/// Returns true if the owner process of an agent's terminal has exited.
 fn has_ended_owner(record: &Map<String, Value>) -> bool {
     let owner = record.get(OWNER).and_then(Value::as_str);
     owner.and_then(|owner| owner.parse::<ProcessIdentity>().ok()).is_some_and(|owner| owner.has_exited())
 }
 
-/// Records a heartbeat. A heartbeat after the terminal's end shows that the agent runs elsewhere, so the owner is
-/// removed.
+/// Records a heartbeat in an agent's record.
+///
+/// A heartbeat after the terminal ended shows that the agent runs elsewhere, so the owner is removed.
 pub(crate) fn touch_record(record: &mut Map<String, Value>, now: &str) {
     record.insert("lastSeen".into(), now.into());
     if has_ended_owner(record) {
@@ -101,12 +104,12 @@ pub(crate) fn touch_record(record: &mut Map<String, Value>, now: &str) {
     }
 }
 
-/// Returns a field of a record as text, if it has any.
+/// Returns a field of a record as text, if the field contains text.
 pub fn text(record: &Map<String, Value>, key: &str) -> Option<String> {
     record.get(key)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// Parses ISO 8601, or milliseconds since 1970 as JavaScript counts.
+/// Parses a timestamp: ISO 8601, or milliseconds since 1970 as in JavaScript.
 pub(super) fn time(record: &Map<String, Value>, key: &str) -> Option<Timestamp> {
     match record.get(key)? {
         Value::String(text) => time_of(text),
@@ -123,7 +126,7 @@ pub fn record<'s>(state: &'s Map<String, Value>, name: &Name) -> Option<&'s Map<
     })
 }
 
-/// Returns an agent's record for a change, and its section.
+/// Returns an agent's record for modification, with the record's section.
 pub(crate) fn find<'s>(
     state: &'s mut Map<String, Value>,
     name: &Name,
@@ -139,13 +142,15 @@ pub(crate) fn remove_record(state: &mut Map<String, Value>, section: &str, name:
     state.get_mut(section)?.as_object_mut()?.remove(&key)
 }
 
-/// Returns a section's spelling of a name: names that differ only in case are equal.
+/// Returns the spelling of a name in a section of the file.
+///
+/// Names that differ only in case are equal.
 fn spelling(state: &Map<String, Value>, section: &str, name: &Name) -> Option<String> {
     let records = state.get(section)?.as_object()?;
     records.keys().find(|key| key.eq_ignore_ascii_case(name.as_str())).cloned()
 }
 
-/// Writes all local agents and all teams of the hub.
+/// Writes all local agents and all teams of the hub into the state.
 pub(super) fn write_all(state: &mut Map<String, Value>, directory: &Directory) {
     for agent in directory.agents().filter(|agent| agent.id.realm.is_none()) {
         write_agent(state, agent);
@@ -153,7 +158,9 @@ pub(super) fn write_all(state: &mut Map<String, Value>, directory: &Directory) {
     write_teams(state, directory);
 }
 
-/// Writes an agent's record. Registration is no heartbeat: `lastSeen` stays empty until one arrives.
+/// Writes an agent's record.
+///
+/// A registration is not a heartbeat: `lastSeen` stays empty until the first heartbeat.
 pub(crate) fn write_agent(state: &mut Map<String, Value>, agent: &AgentRecord) {
     let name = &agent.id.name;
     if find(state, name).is_none() {
@@ -179,7 +186,9 @@ pub(crate) fn write_agent(state: &mut Map<String, Value>, agent: &AgentRecord) {
     }
 }
 
-/// Writes every team of the hub with its members. Other keys of a team's record are retained.
+/// Writes every team of the hub with its members.
+///
+/// Other keys in a team's record are retained.
 pub(crate) fn write_teams(state: &mut Map<String, Value>, directory: &Directory) {
     let Some(teams) = state.get_mut("teams").and_then(Value::as_object_mut) else { return };
     for team in directory.teams() {

@@ -1,8 +1,8 @@
 //! `bridge.json`: input for terminals that another program owns, such as an editor.
 //!
-//! The protocol defines the file's name but not its format. Ours has `requests`, which the host of a terminal removes
-//! and types, and `responses`, `{id, status, error?}`, which it adds. Changed under the same kind of lock as
-//! `state.json`, replaced as a whole; unknown fields are retained.
+//! The protocol defines the file's name but not its format. Switchboard's format has two lists. The host of a terminal
+//! removes an entry from `requests`, types it, and adds an entry `{id, status, error?}` to `responses`. Writers take
+//! the same kind of lock as for `state.json` and replace the whole file. Unknown fields are retained.
 
 use std::time::Duration;
 
@@ -20,16 +20,22 @@ use crate::workspace::{Workspace, blocking};
 
 const FILE: &str = "bridge.json";
 
-/// Larger than the file with [`MAX_REQUESTS`] requests of the largest kind.
+/// Maximum size of the file in bytes.
+///
+/// This is more than [`MAX_REQUESTS`] requests of maximum size need.
 const LIMIT: u64 = 64 << 20;
 
-/// Most requests at a time; a further one fails. A host that leaves so many is not running.
+/// Maximum number of pending requests; a further request fails.
+///
+/// A host that leaves so many requests pending is not running.
 const MAX_REQUESTS: usize = 64;
 
-/// Timeout of a host's answer: the protocol's number.
+/// Timeout for a host's answer, as defined by the protocol.
 const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Poll interval for the answer. Another program writes the file on any file system, so only polling is reliable.
+/// Poll interval for a host's answer.
+///
+/// The file may be on any file system and is written by another program, so only polling is reliable.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,8 +54,10 @@ fn version() -> u32 {
     1
 }
 
-/// Removes requests from before this process: no process waits for their answers, and their writer is unknown. A file
-/// that came with a repository must not make its host type anything.
+/// Removes the requests that existed before this process started.
+///
+/// No process waits for their answers, and their writer is unknown: a file that came with a repository must not make
+/// the host type anything.
 pub(crate) async fn clear(workspace: &Workspace) -> Result<(), String> {
     let root = workspace.tree().root().clone();
     let has_any = blocking(move || Ok(!load(&root)?.requests.is_empty()));
@@ -64,7 +72,9 @@ pub(crate) async fn clear(workspace: &Workspace) -> Result<(), String> {
     .await
 }
 
-/// Sends one line to the host of a terminal and waits for its answer; returns the reason of a failure.
+/// Sends one line to the host of a terminal and waits for the answer.
+///
+/// Returns the reason of a failure as the error.
 pub(crate) async fn type_line(
     workspace: &Workspace,
     agent: &AgentId,
@@ -103,7 +113,7 @@ pub(crate) async fn type_line_within(
     .await?;
     let root = workspace.tree().root().clone();
     let answered = tokio::time::timeout(patience, wait_for_response(root, id.clone())).await;
-    // Remove both entries in any case; this last read may find an answer that arrived too late.
+    // Remove the request and the response in any case. This last read may find an answer that arrived too late.
     change(workspace, move |file| {
         let was_there = remove(&mut file.requests, &id).is_some();
         let too_late = remove(&mut file.responses, &id);
@@ -116,7 +126,9 @@ pub(crate) async fn type_line_within(
     .await
 }
 
-/// Polls for the answer to a request, without a lock: the file is always replaced as a whole.
+/// Polls for the answer to a request.
+///
+/// Needs no lock, because the file is always replaced as a whole.
 async fn wait_for_response(root: Dir, id: String) -> Map<String, Value> {
     loop {
         let (root, wanted) = (root.clone(), id.clone());
@@ -145,7 +157,9 @@ fn remove(entries: &mut Vec<Map<String, Value>>, id: &str) -> Option<Map<String,
     Some(entries.remove(at))
 }
 
-/// Changes the file under its lock; returns the reason if that failed or `change` refused.
+/// Changes the file under its lock.
+///
+/// Returns the reason if the change failed or `change` rejected it.
 async fn change<F>(workspace: &Workspace, change: F) -> Result<(), String>
 where
     F: FnOnce(&mut BridgeFile) -> Result<(), String> + Send + 'static,
@@ -161,7 +175,9 @@ where
     changed.await.map_err(|error| switchboard_core::error_chain(&error))?
 }
 
-/// Reads the file, or creates an empty one. A file in another format is an error and stays.
+/// Reads the file, or creates an empty one.
+///
+/// A file in another format causes an error and stays unchanged.
 fn load(root: &Dir) -> Result<BridgeFile, WorkspaceError> {
     let bytes = root.read(FILE, LIMIT)?.map_or_else(|| b"{}".to_vec(), |found| found.bytes);
     serde_json::from_slice(&bytes)

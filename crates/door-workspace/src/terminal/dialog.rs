@@ -1,11 +1,13 @@
-//! Detects dialogs, menus and questions on a screen, which no typed text may answer. Pure.
+//! Detects dialogs, menus and questions on a screen. Pure.
+//!
+//! Typed text must not answer any of them.
 
 use super::screen::Screen;
 
 /// Markers of the selected line of a menu.
 const SELECTORS: [char; 14] = ['❯', '›', '>', '●', '◉', '▶', '▸', '►', '→', '*', '➤', '•', '☞', '»'];
 
-/// Key hints of a dialog, in lower case.
+/// Key hints that identify a dialog, in lower case.
 const HINTS: [&str; 17] = [
     "esc to cancel",
     "esc to go back",
@@ -26,7 +28,7 @@ const HINTS: [&str; 17] = [
     "press any key",
 ];
 
-/// Phrases of a question that waits for one key or one word, in lower case.
+/// Phrases that identify a question which waits for one key or one word, in lower case.
 const QUESTIONS: [&str; 17] = [
     "(y/n",
     "[y/n",
@@ -47,7 +49,7 @@ const QUESTIONS: [&str; 17] = [
     "password",
 ];
 
-/// Phrases next to an input field while the program works.
+/// Phrases shown next to an input field while the program is working.
 const BUSY: [&str; 6] = [
     "esc to interrupt",
     "(esc to cancel",
@@ -57,9 +59,9 @@ const BUSY: [&str; 6] = [
     "◎ working",
 ];
 
-/// True if the screen shows numbered choices of which one is selected.
+/// Returns true if the screen shows a menu: numbered choices of which one is selected.
 ///
-/// That is a numbered line with a selector in front, and its successor or predecessor nearby.
+/// A menu has a numbered line with a selector in front, and the next or previous number nearby.
 pub(crate) fn has_menu(screen: &Screen) -> bool {
     let choices: Vec<Choice> =
         (0..screen.rows.len()).filter_map(|row| Choice::read(row, &screen.row(row))).collect();
@@ -70,7 +72,7 @@ pub(crate) fn has_menu(screen: &Screen) -> bool {
     })
 }
 
-/// Most rows between two choices: some have a description below them.
+/// Maximum number of rows between two choices: some choices have a description below them.
 const MAX_CHOICE_GAP: usize = 4;
 
 struct Choice {
@@ -80,7 +82,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// Parses `❯ 1. Yes`, `│ ● 2) No │`, `[3] Maybe`.
+    /// Parses a numbered choice: `❯ 1. Yes`, `│ ● 2) No │`, `[3] Maybe`.
     fn read(row: usize, text: &str) -> Option<Self> {
         let text = text.trim_start_matches(|c: char| c.is_whitespace() || is_border(c));
         let rest = text.trim_start_matches(|c: char| SELECTORS.contains(&c) || c.is_whitespace());
@@ -95,19 +97,19 @@ impl Choice {
     }
 }
 
-/// True if one of the rows has the key hints of a dialog.
+/// Returns true if one of the rows contains the key hints of a dialog.
 pub(crate) fn has_hints(screen: &Screen, rows: impl IntoIterator<Item = usize>) -> bool {
     has_any(screen, rows, &HINTS)
 }
 
-/// True if one of the rows has a question.
+/// Returns true if one of the rows contains a question.
 pub(crate) fn has_question(screen: &Screen, rows: impl IntoIterator<Item = usize>) -> bool {
     let rows: Vec<usize> = rows.into_iter().collect();
     let asks = |row: &usize| screen.row(*row).trim_end_matches([' ', ':']).ends_with('?');
     rows.iter().any(asks) || has_any(screen, rows.iter().copied(), &QUESTIONS)
 }
 
-/// True if one of the rows shows that the program is busy.
+/// Returns true if one of the rows shows that the program is busy.
 pub(crate) fn is_busy(screen: &Screen, rows: impl IntoIterator<Item = usize>) -> bool {
     has_any(screen, rows, &BUSY)
 }
@@ -119,16 +121,18 @@ fn has_any(screen: &Screen, rows: impl IntoIterator<Item = usize>, words: &[&str
     })
 }
 
-/// True for vertical lines of boxes.
+/// Returns true for the vertical lines of boxes.
 pub(crate) fn is_border(c: char) -> bool {
     matches!(c, '│' | '┃' | '║' | '▌' | '▐' | '▎' | '|' | '╎' | '┆')
 }
 
-/// True for a row that is one horizontal line, from one end of a box to the other.
+/// Returns true for a row that is one horizontal line.
+///
+/// Such a line is, for example, the edge of a box.
 pub(crate) fn is_rule(text: &str) -> bool {
     let text = text.trim();
     let is_line = |c: char| matches!(c, '\u{2500}'..='\u{257f}' | '▀' | '▄' | '▁' | '▔' | '_' | '-' | '=');
-    // The line may contain a title or a hint.
+    // A title or a hint may be part of the line.
     let lines = text.chars().filter(|c| is_line(*c)).count();
     lines >= 8 && lines * 2 > text.chars().count() && text.starts_with(is_line)
 }

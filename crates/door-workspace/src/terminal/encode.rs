@@ -1,12 +1,14 @@
-//! Encodes a text as keystrokes. Pure.
+//! Encodes text as keystrokes. Pure.
 //!
-//! Terminals and programs give some characters a meaning: an escape sequence is a key, a newline is Enter, a leading
-//! `!` or `/` is a command of an agent's command line. A typed message must have none of these meanings.
+//! Terminals and programs give some characters a special meaning: an escape sequence is a key, a newline is Enter, and
+//! a leading `!` or `/` is a command of an agent's command line. A typed message must not trigger any of these.
 
-/// Most bytes of text per write: the protocol's number. Many programs take a longer burst for a paste.
+/// Maximum number of bytes of text per write, as defined by the protocol.
+///
+/// Many programs treat a longer burst as a paste.
 const CHUNK: usize = 500;
 
-/// Bracketed paste: sent before and after pasted text if the program asked for it.
+/// Start marker of a bracketed paste, for programs that asked for bracketed paste.
 const PASTE_START: &str = "\x1b[200~";
 const PASTE_END: &str = "\x1b[201~";
 
@@ -15,8 +17,8 @@ const TRIGGERS: [char; 3] = ['!', '/', '$'];
 
 /// Sanitizes a text: removes everything that a terminal or an agent's command line would interpret.
 ///
-/// Escape sequences are removed whole, other control characters one by one; lines end in `\n`. Leading characters that
-/// switch modes are removed with the white space around them. The result can be empty.
+/// Escape sequences are removed as a whole, and other control characters one by one. Lines end in `\n`. Leading
+/// characters that switch modes are removed together with the white space around them. The result can be empty.
 pub fn sanitize_input(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -38,7 +40,9 @@ pub fn sanitize_input(text: &str) -> String {
     begin.trim_end().to_owned()
 }
 
-/// True for characters that are not visible. Some programs strip them before they check the first character.
+/// Returns true for invisible characters: white space and zero-width characters.
+///
+/// Some programs strip them before they check the first character.
 fn is_blank(c: char) -> bool {
     let is_unseen = matches!(
         c,
@@ -55,7 +59,7 @@ fn skip_escape(rest: &mut Rest<'_>) {
     match rest.next_if(|c| !c.is_control()) {
         Some('[') => skip_control_sequence(rest),
         Some(']' | 'P' | 'X' | '^' | '_') => skip_string(rest),
-        // Intermediate characters come before the final one.
+        // Intermediate characters come before the final character.
         Some(' '..='/') => {
             while rest.next_if(|c| matches!(c, ' '..='/')).is_some() {}
             rest.next_if(|c| matches!(c, '0'..='~'));
@@ -64,13 +68,13 @@ fn skip_escape(rest: &mut Rest<'_>) {
     }
 }
 
-/// Skips parameters and the final character of a control sequence (ECMA-48, 5.4).
+/// Skips the parameters and the final character of a control sequence (ECMA-48, 5.4).
 fn skip_control_sequence(rest: &mut Rest<'_>) {
     while rest.next_if(|c| matches!(c, ' '..='?')).is_some() {}
     rest.next_if(|c| matches!(c, '@'..='~'));
 }
 
-/// Skips a control string up to its end. Without an end, only the introducer is skipped.
+/// Skips a control string up to its terminator. Without a terminator, only the introducer is skipped.
 fn skip_string(rest: &mut Rest<'_>) {
     let mut ahead = rest.clone();
     while let Some(character) = ahead.next() {
@@ -90,9 +94,9 @@ fn skip_string(rest: &mut Rest<'_>) {
 
 /// Encodes a sanitized text as the writes that type it, without the final Enter.
 ///
-/// A program that asked for bracketed paste gets one paste, newlines included. For any other program newlines and tabs
-/// become spaces, because they would act as Enter and completion. The paste markers are never split: a program that
-/// receives half of one takes it for the Escape key.
+/// A program that asked for bracketed paste gets one paste, including newlines. For any other program, newlines and
+/// tabs become spaces, because they would act as Enter and completion. The paste markers are never split, because a
+/// program that receives half of a marker mistakes it for the Escape key.
 pub fn encode_keystrokes(text: &str, paste: bool) -> Vec<Vec<u8>> {
     let one_line;
     let text = if paste {
@@ -111,17 +115,19 @@ pub fn encode_keystrokes(text: &str, paste: bool) -> Vec<Vec<u8>> {
     writes
 }
 
-/// Appends a space if the last word opens a completion list, in which Enter would select an entry.
+/// Dismisses a completion list by appending a space if the last word opens one.
+///
+/// While such a list is open, Enter would select an entry.
 pub fn dismiss_completion(text: &str) -> String {
     let last = text.rsplit(char::is_whitespace).next().unwrap_or_default();
     let blank = if last.contains(COMPLETED) { " " } else { "" };
     format!("{text}{blank}")
 }
 
-/// Characters in a word that agents' command lines complete: files, issues, skills, commands.
+/// Characters that open a completion list in agents' command lines: files, issues, skills, commands.
 const COMPLETED: [char; 4] = ['@', '#', '$', '/'];
 
-/// Returns the end marker, to close a paste that could not be finished.
+/// Returns the end marker that closes an unfinished bracketed paste.
 pub fn paste_end() -> &'static [u8] {
     PASTE_END.as_bytes()
 }

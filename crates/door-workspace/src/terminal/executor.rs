@@ -1,4 +1,6 @@
-//! The executor of an agent's terminal: one process at a time types for an agent.
+//! Executor of an agent's terminal.
+//!
+//! It ensures that only one process at a time types for the agent.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,63 +15,67 @@ use super::results::ExecuteResult;
 use crate::error::WorkspaceError;
 use crate::workspace::{Workspace, blocking};
 
-/// Topic of notes: message being typed, and its recipient.
+/// Notes topic: the messages that are being typed, each with its recipient.
 const TYPING: &str = "typing";
 
-/// Topic of notes: message not typed yet, and the reason.
+/// Notes topic: the messages that are not typed yet, each with the reason.
 const NOT_TYPED: &str = "not typed";
 
 /// Mailbox messages per page.
 const PAGE: usize = 100;
 
-/// Retries for a lease that another process may hold for an instant to query its holder.
+/// Maximum number of retries to acquire the lease.
+///
+/// A process that queries the holder takes the lease for an instant.
 const ACQUIRE_TRIES: u32 = 20;
 const ACQUIRE_PAUSE: Duration = Duration::from_millis(25);
 
-/// The moment from which messages are typed; earlier ones never are.
+/// Start mark: only messages after this moment are typed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StartMark {
     pub(crate) seq: i64,
     pub(crate) at: Timestamp,
 }
 
-/// Exclusive lease on typing for one agent, and its queue of `execute` messages.
+/// Exclusive lease on typing for one agent, and the queue of the agent's `execute` messages.
 ///
-/// One per agent and workspace, across processes; released on drop, and when the process dies. A message is typed at
-/// most once: it is recorded on disk before the first byte. After a crash it may be typed partly or not at all; the
-/// next executor reports that to the sender.
+/// There is one executor per agent and workspace, across processes. The lease is released on drop, and when the process
+/// dies. A message is typed at most once, because it is recorded on disk before the first byte is typed. After a crash,
+/// the message may have been typed partly or not at all; the next executor reports that to the sender.
 pub struct TerminalExecutor {
     workspace: Workspace,
     agent: AgentId,
     permission: Permission,
     changes: Changes,
-    /// Journal number up to which every message for this agent was processed.
+    /// Journal number up to which every message for this agent has been processed.
     cursor: i64,
-    /// Messages after the cursor that were refused or typed. Cleared whenever the cursor moves.
+    /// Messages after the cursor that were refused or typed. Cleared when the cursor advances.
     done: HashSet<MessageId>,
-    /// The end of the journal when a poll found no message left.
+    /// Last journal number at the time when a poll found no more messages.
     idle_at: Option<i64>,
     service: Option<ServiceLease>,
 }
 
-/// A message that may be typed.
+/// An `execute` message that may be typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecuteRequest {
-    /// The message.
+    /// The message to type.
     pub message: Message,
-    /// The sanitized text, without the final Enter.
+    /// Sanitized text of the message, without the final Enter.
     pub text: String,
     seq: i64,
 }
 
 impl Workspace {
-    /// Acquires an agent's terminal from now on. Messages that wait already are not typed.
+    /// Acquires an agent's terminal. Messages that are already waiting are never typed.
     pub async fn acquire_terminal(&self, agent: &Name) -> Result<TerminalExecutor, WorkspaceError> {
         let mark = self.terminal_mark().await?;
         self.acquire_terminal_since(agent, mark).await
     }
 
-    /// Returns the current moment, after ingesting every file in a mailbox: files found later arrived later.
+    /// Returns the start mark for the current moment.
+    ///
+    /// First ingests every file in the mailboxes, so that any file found later arrived later.
     pub(crate) async fn terminal_mark(&self) -> Result<StartMark, WorkspaceError> {
         let at = self.hub().now();
         self.scan_changed().await?;
@@ -88,12 +94,12 @@ impl Workspace {
         Ok(executor)
     }
 
-    /// Returns why a message is not typed yet, if that is known.
+    /// Returns the reason why a message is not typed yet, if known.
     pub(crate) async fn waiting_reason(&self, id: MessageId) -> Result<Option<String>, WorkspaceError> {
         Ok(self.hub().notes(Door::Workspace).get(NOT_TYPED, &id.to_string()).await?)
     }
 
-    /// Describes the process that types for an agent now.
+    /// Describes the process that currently types for an agent.
     pub(crate) fn terminal_holder(&self, agent: &AgentId) -> Result<Option<String>, WorkspaceError> {
         Ok(self.hub().services().holder(&service_name(agent))?)
     }
@@ -103,7 +109,9 @@ fn service_name(agent: &AgentId) -> String {
     format!("terminal.{}", agent.name.key())
 }
 
-/// Acquires the lease, with retries: a query for the holder takes it for an instant.
+/// Acquires the lease with retries.
+///
+/// A process that queries the holder takes the lease for an instant.
 async fn acquire_lease(workspace: &Workspace, agent: &AgentId) -> Result<ServiceLease, WorkspaceError> {
     let mut tries = 0;
     loop {
@@ -160,12 +168,12 @@ impl TerminalExecutor {
         self.service = None;
     }
 
-    /// Waits until there may be work.
+    /// Waits for a change that may have brought new work.
     pub(crate) async fn changed(&mut self) {
         self.changes.next().await;
     }
 
-    /// Returns the agent.
+    /// Returns the agent for which this executor types.
     pub fn agent(&self) -> &AgentId {
         &self.agent
     }
@@ -180,7 +188,9 @@ impl TerminalExecutor {
         self.permission.after
     }
 
-    /// Waits for the next message that may be typed, and refuses those before it that may not. Cancel-safe.
+    /// Waits for the next message that may be typed.
+    ///
+    /// Refuses the messages in front of it that may not be typed. Cancel-safe.
     pub async fn next(&mut self) -> Result<ExecuteRequest, WorkspaceError> {
         loop {
             if let Some(execute) = self.poll().await? {
@@ -192,7 +202,7 @@ impl TerminalExecutor {
 
     /// Returns the next message that may be typed now, in order of acceptance.
     pub(crate) async fn poll(&mut self) -> Result<Option<ExecuteRequest>, WorkspaceError> {
-        // Read `last` first: a message accepted from here on has a higher number, so none is skipped.
+        // Read `last` first: a message accepted after this read has a higher number, so no message is skipped.
         let last = last_seq(&self.workspace).await?;
         if self.idle_at == Some(last) {
             return Ok(None);
@@ -226,8 +236,10 @@ impl TerminalExecutor {
         Ok(None)
     }
 
-    /// Records on disk that a message is about to be typed. False if it must not be any more: it was acknowledged or
-    /// has expired, or its sender was removed.
+    /// Records on disk that a message is about to be typed.
+    ///
+    /// Returns false if the message may no longer be typed: it was acknowledged or has expired, or its sender was
+    /// removed.
     pub async fn start(&mut self, execute: &ExecuteRequest) -> Result<bool, WorkspaceError> {
         let id = execute.message.id;
         let is_waiting = match self.workspace.hub().journal().receipt(id).await? {
@@ -248,13 +260,13 @@ impl TerminalExecutor {
         Ok(true)
     }
 
-    /// Records for the sender why a message is not typed yet. It stays in the mailbox.
+    /// Records the reason why a message is not typed yet, for its sender. The message stays in the mailbox.
     pub async fn record_waiting(&self, execute: &ExecuteRequest, reason: &str) -> Result<(), WorkspaceError> {
         let (key, reason) = (execute.message.id.to_string(), reason.to_owned());
         Ok(self.workspace.hub().notes(Door::Workspace).put(NOT_TYPED, key, Some(reason)).await?)
     }
 
-    /// Requeues a started message of which nothing was entered.
+    /// Requeues a message whose typing was started but of which nothing was submitted.
     pub async fn requeue(&mut self, execute: &ExecuteRequest, reason: &str) -> Result<(), WorkspaceError> {
         self.record_waiting(execute, reason).await?;
         let key = execute.message.id.to_string();
@@ -264,7 +276,7 @@ impl TerminalExecutor {
         Ok(())
     }
 
-    /// Records the result: archives the message and reports to its sender.
+    /// Records the result of a message, archives the message and reports the result to its sender.
     pub async fn finish(
         &self,
         execute: &ExecuteRequest,
@@ -299,8 +311,10 @@ impl TerminalExecutor {
         blocking(move || Ok(result.write(&tree, &message, &agent, now)?)).await
     }
 
-    /// Writes the journal first, then the files, and the record last, so that a record implies that all is done. After
-    /// a crash, the next executor finds the message recorded as being typed and repeats these steps.
+    /// Completes a message: acknowledges it in the journal, archives its file, and writes the result record.
+    ///
+    /// The record comes last, so that its existence implies that all steps are done. After a crash, the next executor
+    /// finds the message still recorded as being typed and repeats these steps.
     async fn complete(&self, message: &Message, result: ExecuteResult) -> Result<(), WorkspaceError> {
         let hub = self.workspace.hub();
         hub.mailboxes().acknowledge(self.agent.clone(), message.id, Some(result.note())).await?;
@@ -309,8 +323,9 @@ impl TerminalExecutor {
         Ok(hub.notes(Door::Workspace).put(TYPING, message.id.to_string(), None).await?)
     }
 
-    /// Completes messages that an earlier executor started: with their result if it is known, else as possibly not
-    /// typed.
+    /// Completes messages that an earlier executor started.
+    ///
+    /// A message gets its result if the result is known; otherwise it is reported as possibly not typed.
     async fn complete_interrupted(&self) -> Result<(), WorkspaceError> {
         let hub = self.workspace.hub();
         let directory = hub.directory().await?;

@@ -1,72 +1,75 @@
 //! Finds the input field of a program on its screen. Pure.
 //!
-//! Every known client leaves the cursor in its input field, right after the prompt, and elsewhere while a dialog is
-//! open. So a field is a cursor after a prompt, with nothing else in the line and no question around it.
+//! Every known client leaves the cursor in its input field, right after the prompt, and moves it elsewhere while a
+//! dialog is open. So an empty field is recognized by a cursor right after a prompt, with nothing else in the line and
+//! no question around it.
 
 use super::dialog::{has_hints, has_menu, has_question, is_border, is_busy, is_rule};
 use super::screen::{InputMode, Screen};
 
-/// Why nothing is typed at this moment.
+/// Reason why no text is typed at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Obstacle {
     /// The program accepts neither pastes nor lines.
     #[error("the program does not take input now")]
     NotReady,
-    /// A dialog, a menu, or a prompt for one key.
+    /// The screen shows a dialog, a menu, or a prompt for one key.
     #[error("the program shows a question")]
     Question,
-    /// The program would only queue the text, and may show a question at any moment.
+    /// The program is busy.
+    ///
+    /// It would only queue the text, and may show a question at any moment.
     #[error("the program is busy")]
     Busy,
-    /// The field has text of the person, or the cursor is elsewhere.
+    /// The field contains text that the person typed, or the cursor is elsewhere.
     #[error("the program shows no empty input field")]
     Occupied,
-    /// The person uses the keyboard, or the screen changes.
+    /// The person is using the keyboard, or the screen is changing.
     #[error("the terminal is in use")]
     InUse,
-    /// A paste did not appear and was removed.
+    /// The pasted text did not appear as typed and was removed.
     #[error("the text did not appear in the input field as it was typed, and was removed")]
     NotEchoed,
-    /// A paste did not appear and could not be removed.
+    /// The pasted text did not appear as typed and could not be removed.
     #[error("the text did not appear in the input field as it was typed")]
     NotRemoved,
-    /// Enter was pressed and the text is still there.
+    /// Enter was pressed, but the text is still in the field.
     #[error("Enter was pressed, but the text stayed in the input field: it may not have been sent")]
     NotSent,
 }
 
-/// An empty input field.
+/// An empty input field on the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Field {
-    /// The cursor's row up to the cursor: borders and the prompt.
+    /// Text of the cursor's row up to the cursor: borders and the prompt.
     prompt: String,
-    /// True if it has a frame, as in agents' command lines.
+    /// True if the field has a frame, as in agents' command lines.
     is_framed: bool,
 }
 
 /// Content of an input field after a paste.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Echo {
-    /// Exactly the text, or the client's placeholder for it.
+    /// The field contains exactly the text, or the client's placeholder for it.
     Exact,
-    /// Nothing.
+    /// The field is empty.
     Empty,
-    /// Other text.
+    /// The field contains other text.
     Other(String),
-    /// The field is not visible.
+    /// The field is not visible, for example because a dialog covers it.
     Hidden,
 }
 
-/// Prompts of agents' command lines, which have a frame.
+/// Prompt characters of agents' command lines, whose input field has a frame.
 const MARKERS: [char; 4] = ['❯', '›', '>', '*'];
 
 /// Last characters of a shell prompt.
 const SHELL_ENDS: [char; 3] = ['$', '#', '%'];
 
-/// Last characters of other prompts. Programs also print them before questions.
+/// Last characters of other prompts. Programs also print these characters before questions.
 const OTHER_ENDS: [char; 14] = ['>', '❯', '›', '»', 'λ', '✗', '➜', '▶', '⟩', '→', '\u{e0b0}', '❭', '⟫', '⇒'];
 
-/// Continuation prompts of zsh.
+/// Words in the continuation prompts of zsh.
 const ZSH_CONTINUES: [&str; 26] = [
     "for",
     "while",
@@ -96,23 +99,29 @@ const ZSH_CONTINUES: [&str; 26] = [
     "array",
 ];
 
-/// Placeholders that some themes do not draw in grey.
+/// Placeholders of empty fields that some themes do not draw in grey.
 const PLACEHOLDERS: [&str; 4] = ["Type your message", "Ask anything", "Ask Codex", "Try \""];
 
-/// Rows above the field that belong to it: a status line, a spinner, a tip.
+/// Number of rows above a framed field that may show the program's state.
+///
+/// Examples are a status line, a spinner and a tip.
 const NEARBY_ROWS: usize = 6;
 
-/// Rows above a plain prompt that may contain its question.
+/// Number of non-empty rows above a plain prompt that may contain its question.
 const QUESTION_ROWS: usize = 4;
 
-/// Most blank columns between the cursor and a prompt at the right edge.
+/// Gap in columns between the cursor and a prompt at the right edge.
+///
+/// Text after a larger gap counts as such a prompt, and not as content of the field.
 const RIGHT_PROMPT_GAP: usize = 4;
 
-/// Fewest characters that identify a text by its end after its start has scrolled away.
+/// Minimum length in characters of a text's end that identifies the text.
+///
+/// This applies once the start of the text has scrolled away.
 const IDENTIFYING_LENGTH: usize = 200;
 
 impl Field {
-    /// Finds the empty input field of a screen, or returns why there is none.
+    /// Finds the empty input field of a screen, or returns the reason why there is none.
     pub(crate) fn find(screen: &Screen) -> Result<Self, Obstacle> {
         if screen.mode == InputMode::Keys {
             return Err(Obstacle::NotReady);
@@ -155,14 +164,15 @@ impl Field {
         if is_immediate && is_last && has_nothing_after(screen) { Ok(field) } else { Err(Obstacle::Occupied) }
     }
 
-    /// True if it has a frame.
+    /// Returns true if the field has a frame.
     pub(crate) fn is_framed(&self) -> bool {
         self.is_framed
     }
 
-    /// True if the cursor's row is the field's and has text before the cursor, or a part of `text` after it.
+    /// Returns true if the field still holds text.
     ///
-    /// Gemini redraws its field while it starts: the text stays and the cursor moves before it.
+    /// The cursor's row must be the row of the field and have text before the cursor, or a part of `text` after it.
+    /// Gemini redraws its field while it starts: the text stays, and the cursor moves in front of the text.
     pub(crate) fn holds_text(&self, screen: &Screen, text: &str) -> bool {
         let prompt = self.prompt.trim_end();
         let before = screen.before_cursor();
@@ -174,10 +184,10 @@ impl Field {
         screen.mode == InputMode::Paste && (!entered.trim().is_empty() || is_ours())
     }
 
-    /// Compares the field with a text that was pasted into it.
+    /// Compares the field's content with a text that was pasted into it.
     ///
-    /// Gemini draws a tab as four columns and counts it as one, so its cursor stands within a text with tabs. For such
-    /// a text the whole row is compared.
+    /// Gemini draws a tab as four columns but counts it as one, so the cursor is not at the end of a text with tabs.
+    /// For such a text, the whole row is compared.
     pub(crate) fn echo(&self, screen: &Screen, text: &str) -> Echo {
         let shown = self.compare(screen, text, CursorRow::ToCursor);
         let is_whole = || self.compare(screen, text, CursorRow::Whole) == Echo::Exact;
@@ -215,14 +225,16 @@ impl Field {
         self.classify(first, &tail, text, screen.cursor.0 + 1)
     }
 
-    /// True if the first line differs from the others: the prompt is more than the border of a box.
+    /// Returns true if the prompt marks the first line.
+    ///
+    /// This is the case if the prompt is more than the border of a box, which all lines have.
     fn has_marker(&self) -> bool {
         self.prompt.chars().any(|c| !c.is_whitespace() && !is_border(c))
     }
 
-    /// Classifies a field whose content from prompt to cursor is not the text.
+    /// Classifies the content of a field that differs from the text.
     fn classify(&self, first: Option<String>, tail: &str, text: &str, rows: usize) -> Echo {
-        // The first line has scrolled away, so compare the end.
+        // If the first line has scrolled away, compare only the end of the text.
         let has_scrolled = first.is_none() || !self.has_marker();
         if has_scrolled
             && rows >= 3
@@ -240,14 +252,14 @@ impl Field {
     }
 }
 
-/// How much of the cursor's row belongs to the text.
+/// The part of the cursor's row that belongs to the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CursorRow {
     ToCursor,
     Whole,
 }
 
-/// Returns a row of a field without the right edge of its box.
+/// Returns a row of the field without the right edge of its box.
 fn line(screen: &Screen, row: usize, extent: CursorRow) -> String {
     if row != screen.cursor.0 {
         return screen.row(row);
@@ -258,12 +270,16 @@ fn line(screen: &Screen, row: usize, extent: CursorRow) -> String {
     if extent == CursorRow::ToCursor || text.len() < before.len() { before } else { text.to_owned() }
 }
 
-/// True for characters between a text and the right edge of its box. A `|` may belong to the text.
+/// Returns true for characters between a text and the right edge of its box.
+///
+/// `|` is not among them, because it may belong to the text.
 fn is_edge(c: char) -> bool {
     c.is_whitespace() || (is_border(c) && c != '|')
 }
 
-/// True if the prompt is the only text between the lines of a frame, as in agents' command lines.
+/// Returns true if the field has a frame, as in agents' command lines.
+///
+/// The prompt must be the only text between the lines of the frame.
 fn is_framed(screen: &Screen, before: &str) -> bool {
     let (row, _) = screen.cursor;
     let above = row.checked_sub(1).map(|row| screen.row(row)).unwrap_or_default();
@@ -271,7 +287,7 @@ fn is_framed(screen: &Screen, before: &str) -> bool {
     let prompt = before.trim();
     let mut signs = prompt.chars().filter(|c| !is_border(*c) && !c.is_whitespace());
     let Some(sign) = signs.next() else {
-        // opencode: only a bar at the left, over three rows.
+        // opencode draws only a bar at the left, over three rows.
         let has_bar = |text: &str| text.trim_start().starts_with('┃');
         return prompt == "┃" && has_bar(&above) && has_bar(&below);
     };
@@ -282,17 +298,19 @@ fn is_framed(screen: &Screen, before: &str) -> bool {
     if is_rule(&above) && (is_rule(&below) || is_last) {
         return true;
     }
-    // Gemini without true colour: three filled rows instead of a frame.
+    // Gemini without true colour draws three filled rows instead of a frame.
     let mut band = row.saturating_sub(1)..=row + 1;
     if above.is_empty() && below.is_empty() && row > 0 && band.all(|row| screen.is_filled(row)) {
         return true;
     }
-    // Codex: no lines, a blank row on both sides and a status line below.
+    // Codex draws no lines; it leaves a blank row above and below the field and shows a status line below.
     let has_status = (row + 2..=row + 3).any(|row| !screen.row(row).is_empty());
     sign == '›' && above.is_empty() && below.is_empty() && has_status
 }
 
-/// True if the rest of the cursor's row is blank or ghost text.
+/// Returns true if the rest of the cursor's row is blank or ghost text.
+///
+/// Ghost text is a placeholder or a suggestion.
 fn has_only_ghost(screen: &Screen) -> bool {
     let after = screen.after_cursor();
     let is_edge = |text: &str| text.chars().all(|c| c.is_whitespace() || is_border(c));
@@ -300,18 +318,18 @@ fn has_only_ghost(screen: &Screen) -> bool {
         let text: String = after.iter().map(|cell| cell.text.as_str()).collect();
         PLACEHOLDERS.iter().any(|known| text.trim_start().starts_with(known))
     };
-    // A block cursor has its own colour, so the first cell counts by its text alone.
+    // A block cursor has its own colour, so a blank cell counts as blank whatever its colour.
     after.iter().all(|cell| is_edge(&cell.text) || cell.is_faint) || is_placeholder()
 }
 
-/// True if nothing but a prompt at the right edge follows the cursor.
+/// Returns true if nothing follows the cursor, except a prompt at the right edge.
 fn has_nothing_after(screen: &Screen) -> bool {
     let after = screen.after_cursor();
     let gap = after.iter().take_while(|cell| cell.is_blank()).count();
     gap == after.len() || gap > RIGHT_PROMPT_GAP || has_only_ghost(screen)
 }
 
-/// True for a continuation prompt: `>` below an unfinished command, or one of zsh.
+/// Returns true for a continuation prompt: `>` below an unfinished command, or a zsh continuation prompt.
 fn is_continuation(screen: &Screen, prompt: &str) -> bool {
     let Some(words) = prompt.strip_suffix('>') else { return false };
     if !words.is_empty() {
@@ -325,7 +343,7 @@ fn is_continuation(screen: &Screen, prompt: &str) -> bool {
     commands.next().is_some_and(|row| is_command(&row))
 }
 
-/// Removes white space and zero-width characters, because lines are wrapped anywhere.
+/// Removes white space and zero-width characters, because lines may wrap anywhere.
 pub(crate) fn strip_blanks(text: &str) -> String {
     let is_shown = |c: &char| {
         !c.is_whitespace()
@@ -335,10 +353,11 @@ pub(crate) fn strip_blanks(text: &str) -> String {
     text.chars().filter(is_shown).collect()
 }
 
-/// True for a client's placeholder of a long paste: `[Pasted text #1 +12 lines]`, `[Pasted Content 1234 chars]`.
+/// Returns true for a client's placeholder of a long paste.
 ///
-/// Claude Code, Codex, Gemini, Copilot and opencode have one each; `found` has no blanks. The count of characters or
-/// lines must match the text.
+/// Claude Code, Codex, Gemini, Copilot and opencode each have such a placeholder, for example `[Pasted text #1 +12
+/// lines]` or `[Pasted Content 1234 chars]`. `found` must not contain blanks. The number of characters or lines in the
+/// placeholder must match the text.
 fn is_collapsed(found: &str, text: &str) -> bool {
     let Some(inner) = found.strip_prefix("[Past").and_then(|rest| rest.strip_suffix(']')) else {
         return false;
@@ -353,7 +372,7 @@ fn is_collapsed(found: &str, text: &str) -> bool {
         (None, Some(lines)) => lines == breaks || lines == breaks + 1,
         (None, None) => inner.starts_with("edtext#") && breaks == 0,
     };
-    // A short line is never collapsed: the placeholder would belong to another text.
+    // A short line is never collapsed, so the placeholder would belong to another text.
     fits && !inner.contains(['[', ']']) && (breaks > 0 || text.chars().count() >= IDENTIFYING_LENGTH)
 }
 

@@ -1,4 +1,4 @@
-//! Notices of new mail, typed into terminals whose owner enabled them.
+//! Notices of new messages, typed into terminals whose owner enabled them.
 
 use switchboard_core::{AgentId, Door, MessageId};
 use switchboard_hub::{Changes, DisplayLease, DisplayMode, MailboxMessage, MailboxQuery, Part};
@@ -9,16 +9,19 @@ use crate::error::WorkspaceError;
 use crate::translate::iso;
 use crate::workspace::Workspace;
 
-/// Topic of notes: the last notice typed for each agent. A notice is not a message, so it is not in the journal; one
-/// per agent is enough to answer "who typed that?".
+/// Notes topic: the last notice typed for each agent.
+///
+/// A notice is not a message, so it is not in the journal. One per agent is enough to answer "who typed that?".
 const NOTICES: &str = "terminal notices";
 
-/// Most messages counted, and most senders named, in a notice.
+/// Maximum number of messages counted in a notice.
 const MAX_COUNTED: usize = 100;
 const MAX_NAMED: usize = 3;
 
-/// Source of notices about an agent's new mail. Only one is outstanding: the next one follows after the agent has read
-/// the oldest message that the last one announced.
+/// Source of notices about an agent's new messages.
+///
+/// Only one notice is outstanding at a time. The next notice follows when the agent has read the oldest message that
+/// the last notice announced.
 pub struct Notices {
     workspace: Workspace,
     agent: AgentId,
@@ -27,9 +30,9 @@ pub struct Notices {
     outstanding: Option<MessageId>,
 }
 
-/// A notice to be typed.
+/// A notice that is ready to be typed.
 pub struct Notice {
-    /// The line.
+    /// The line to type.
     pub text: String,
     hold: DisplayLease,
     ids: Vec<MessageId>,
@@ -37,7 +40,7 @@ pub struct Notice {
 }
 
 impl Notices {
-    /// Creates notices for messages accepted after `executor` was acquired.
+    /// Creates a source of notices for messages accepted after `executor` was acquired.
     pub fn new(executor: &TerminalExecutor) -> Self {
         let workspace = executor.workspace().clone();
         let changes = workspace.hub().changes();
@@ -50,7 +53,7 @@ impl Notices {
         }
     }
 
-    /// Waits until there is mail to announce. Cancel-safe.
+    /// Waits until there are messages to announce. Cancel-safe.
     pub async fn wait(&mut self) -> Result<(), WorkspaceError> {
         while self.poll_mail().await?.is_none() {
             self.changes.next().await;
@@ -58,9 +61,10 @@ impl Notices {
         Ok(())
     }
 
-    /// Returns the notice to type now, if there still is one. Mail that another adapter shows or has announced needs
-    /// none. Its messages are leased until [`finish`](Self::finish), or until it is dropped, which means that it was
-    /// not typed.
+    /// Returns the notice to type now, or `None` if none is needed any more.
+    ///
+    /// Messages that another adapter shows or has announced need no notice. The announced messages are leased until
+    /// [`finish`](Self::finish) is called, or until the notice is dropped, which means that it was not typed.
     pub async fn next_notice(&mut self) -> Result<Option<Notice>, WorkspaceError> {
         let Some((mail, more)) = self.poll_mail().await? else { return Ok(None) };
         let oldest = mail.first().map(|mail| mail.stored.message.id);
@@ -87,7 +91,7 @@ impl Notices {
         Ok(hub.notes(Door::Workspace).put(NOTICES, key, Some(value)).await?)
     }
 
-    /// Returns the mail to announce, and whether there is more.
+    /// Returns the messages to announce, and whether there are more.
     async fn poll_mail(&mut self) -> Result<Option<(Vec<MailboxMessage>, bool)>, WorkspaceError> {
         let query = MailboxQuery {
             agent: self.agent.clone(),
@@ -103,7 +107,7 @@ impl Notices {
     }
 }
 
-/// Builds one line with the number of messages and their senders.
+/// Builds one line with the number of messages and the names of their senders.
 fn notice(senders: &[&AgentId], more: bool) -> String {
     let mut names: Vec<String> = Vec::new();
     for sender in senders.iter().map(ToString::to_string) {

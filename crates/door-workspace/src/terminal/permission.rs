@@ -1,4 +1,4 @@
-//! Rules for which messages may be typed. Pure.
+//! Rules that decide which messages may be typed. Pure.
 
 use jiff::Timestamp;
 use switchboard_core::{Address, AgentId, Directory, Door, Message};
@@ -6,42 +6,46 @@ use switchboard_core::{Address, AgentId, Directory, Door, Message};
 use super::encode::sanitize_input;
 use crate::translate::is_foreign;
 
-/// The kind of message that is typed.
+/// The message kind that is typed into terminals.
 pub const EXECUTE: &str = "execute";
 
-/// Most bytes typed for one message. More takes longer to type than anyone would watch; a file of the workspace is the
-/// better way to send it.
+/// Maximum number of bytes typed for one message.
+///
+/// Typing more takes longer than a person would watch. A larger text should be sent as the path of a file in the
+/// workspace.
 const MAX_TEXT: usize = 64 << 10;
 
-/// Permissions of a terminal's owner, and when its executor started.
+/// Permissions set by a terminal's owner, and the start of the executor.
 #[derive(Debug, Clone)]
 pub(crate) struct Permission {
     /// The last journal number before the executor started.
     pub(crate) after: i64,
-    /// When it started.
+    /// Time at which the executor started.
     pub(crate) began: Timestamp,
     /// True if messages that were dropped as files may be typed.
     pub(crate) from_files: bool,
 }
 
-/// Why a message is not typed. It stays in the mailbox, and the reason is reported to its sender.
+/// Reason why a message is not typed.
+///
+/// The message stays in the mailbox, and the reason is reported to its sender.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is older than the run of the terminal.
+    /// The message is older than the current run of the terminal.
     #[error("it was accepted before this terminal started; send it again if it is still needed")]
     Old,
-    /// It has expired.
+    /// The message has expired.
     #[error("it expired before it could be typed")]
     Expired,
-    /// It came from another hub, swarm or protocol.
+    /// The message came from another hub, swarm or protocol.
     #[error("'{from}' sent it through {door}; only agents and the person of this hub may type here")]
     Elsewhere {
         /// The sender.
         from: AgentId,
-        /// The door that it came through.
+        /// The door through which the message came.
         door: Door,
     },
-    /// Another user of the machine owns its file.
+    /// Another user of the machine owns the message's file.
     #[error("its file belongs to another user")]
     ForeignFile,
     /// The sender is not registered.
@@ -56,29 +60,29 @@ pub enum Refusal {
          or set terminals.executeFromFiles"
     )]
     Unverified,
-    /// It is addressed to a group.
+    /// The message is addressed to a group.
     #[error("it is addressed to {to}; an execute message needs one agent")]
     Group {
         /// The address.
         to: Address,
     },
-    /// No terminal ran when it arrived.
+    /// No terminal was running when the message arrived.
     #[error(
         "no terminal of '{agent}' ran when it arrived; start it with `switchboard run` and send it again"
     )]
     NoTerminal {
-        /// The terminal's agent.
+        /// The agent without a terminal.
         agent: AgentId,
     },
     /// No text is left after sanitizing.
     #[error("nothing is left to type without control characters and leading '!', '/' and '$'")]
     Empty,
-    /// It is too long.
+    /// The text to type is too long.
     #[error(
         "it has {size} bytes to type and the limit is {MAX_TEXT}; put them into a file and send its path"
     )]
     TooLong {
-        /// Its size in bytes.
+        /// Size of the text in bytes.
         size: usize,
     },
 }
@@ -101,7 +105,7 @@ pub(crate) fn text_to_type(
     if !message.origin.verified && !permission.from_files {
         return Err(Refusal::Unverified);
     }
-    // A file may be ingested long after it was written.
+    // For a dropped file, also check the sending time: the file may be ingested long after it was written.
     if seq <= permission.after || (!message.origin.verified && message.sent_at < permission.began) {
         return Err(Refusal::Old);
     }

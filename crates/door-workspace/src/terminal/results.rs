@@ -1,5 +1,6 @@
-//! Results of `execute` messages: `outbox/<sender>/<message-id>.<status>.receipt.json`, beside the receipts and in
-//! their format.
+//! Results of `execute` messages, stored next to the receipts and in their format.
+//!
+//! The file is `outbox/<sender>/<message-id>.<status>.receipt.json`.
 
 use jiff::Timestamp;
 use switchboard_core::{AgentId, Message};
@@ -11,33 +12,35 @@ use crate::translate::{is_foreign, iso};
 use crate::tree::{Folders, Section, Tree};
 use crate::wire::{ReceiptFile, pretty};
 
-/// Largest record that is read.
+/// Maximum size of a result record that is read, in bytes.
 const LIMIT: u64 = 1 << 20;
 
-/// Result of an `execute` message at its terminal.
+/// Result of typing an `execute` message into a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExecuteResult {
-    /// It was typed, with one Enter.
+    /// The text was typed and submitted with one Enter.
     Executed,
-    /// It was started and not finished, or may not have been typed at all. There is no retry.
+    /// Typing was started but not finished, or the text may not have been typed at all. There is no retry.
     Failed {
-        /// The reason.
+        /// The reason of the failure.
         reason: String,
     },
-    /// It was not typed and stays in the mailbox.
+    /// The text was not typed, and the message stays in the mailbox.
     Refused {
-        /// The reason.
+        /// The reason of the refusal.
         reason: String,
     },
-    /// It is not typed yet and waits in the mailbox. Never written as a record.
+    /// The text is not typed yet, and the message waits in the mailbox.
+    ///
+    /// This result is never written as a record.
     Queued {
-        /// The reason.
+        /// The reason of the delay.
         reason: String,
     },
 }
 
 impl ExecuteResult {
-    /// Returns the status in a record.
+    /// Returns the status as written in a record.
     pub fn status(&self) -> &'static str {
         match self {
             Self::Executed => "executed",
@@ -47,7 +50,7 @@ impl ExecuteResult {
         }
     }
 
-    /// Returns why it was not typed.
+    /// Returns the reason why the text was not typed.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Executed => None,
@@ -64,7 +67,7 @@ impl ExecuteResult {
         }
     }
 
-    /// Parses the text of [`note`](Self::note); `None` for other texts.
+    /// Parses the text of [`note`](Self::note); returns `None` for any other text.
     pub(crate) fn from_note(note: &str) -> Option<Self> {
         match note.split_once(": ") {
             None if note == Self::Executed.status() => Some(Self::Executed),
@@ -84,7 +87,9 @@ impl ExecuteResult {
         }
     }
 
-    /// Writes the record, once: the first result stays. A sender of another owner has no outbox here.
+    /// Writes the result record, unless a record with the same status exists.
+    ///
+    /// A sender of another owner has no outbox here, so no record is written for it.
     pub(crate) fn write(
         &self,
         tree: &Tree,
@@ -109,7 +114,7 @@ impl ExecuteResult {
         Ok(())
     }
 
-    /// Reads the record of a message, if there is one.
+    /// Reads the record of a message; returns `None` if there is none.
     pub(crate) fn read(tree: &Tree, message: &Message) -> Result<Option<Self>, FileError> {
         let Some(folder) = tree.folder(Section::Outbox, message.from.name.as_str())? else { return Ok(None) };
         let native = ids::native_id(message);

@@ -12,54 +12,57 @@ use crate::error::WorkspaceError;
 use crate::ids;
 use crate::workspace::{OutgoingMessage, Workspace, blocking};
 
-/// Time limit for the result. It is longer than the protocol's ten seconds for the host of a terminal, so that the
-/// host's answer or timeout is known by then.
+/// Time limit for the result of typed input.
+///
+/// The protocol allows the host of a terminal ten seconds. The limit is longer, so that the host's answer or timeout is
+/// known by then.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Input that was sent to a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TerminalRun {
-    /// The message that carries it.
+    /// Id of the message that carries the input.
     pub id: MessageId,
     /// The message's protocol id.
     pub native_id: String,
-    /// The outcome.
+    /// Outcome of the input.
     pub outcome: TerminalOutcome,
 }
 
-/// Outcome of input for a terminal.
+/// Outcome of input that was sent to a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TerminalOutcome {
-    /// It was typed, with one Enter.
+    /// The input was typed and submitted with one Enter.
     Executed,
-    /// It was started and not finished, or may not have been typed at all. There is no retry.
+    /// Typing was started but not finished, or the input may not have been typed at all. There is no retry.
     Failed {
-        /// The reason.
+        /// The reason of the failure.
         reason: String,
     },
-    /// It was not typed and will not be.
+    /// The input was not typed and never will be.
     Refused {
-        /// The reason.
+        /// The reason of the refusal.
         reason: String,
     },
-    /// No process serves the terminal. The message stays in the mailbox; input sent before the terminal runs is never
-    /// typed.
+    /// No process serves the terminal.
+    ///
+    /// The message stays in the mailbox. Input that was sent before the terminal started is never typed.
     Unattended {
-        /// The next step.
+        /// The reason, with the next step for the sender.
         reason: String,
     },
-    /// It waits in the mailbox.
+    /// The input is not typed yet, and the message waits in the mailbox.
     Queued {
-        /// The reason.
+        /// The reason of the delay.
         reason: String,
     },
 }
 
 impl Workspace {
-    /// Sends input to an agent's terminal and waits for the outcome, at most twelve seconds.
+    /// Sends input to an agent's terminal and waits for the outcome, for at most twelve seconds.
     ///
-    /// The message is in the journal when this returns `Ok`, whatever the outcome. The process that has the door open
-    /// delivers it: this one, or the one that runs the terminal.
+    /// Once this returns `Ok`, the message is in the journal, whatever the outcome. It is delivered by a process that
+    /// has the workspace door open: this process, or the process that runs the terminal.
     pub async fn run_in_terminal(
         &self,
         from: &AgentId,
@@ -88,9 +91,9 @@ impl Workspace {
         Ok(TerminalRun { id, native_id: ids::to_native(id), outcome })
     }
 
-    /// Refuses an `execute` message that would never be typed, because no terminal of its recipient runs.
+    /// Refuses an `execute` message that would never be typed because the recipient has no running terminal.
     ///
-    /// The terminal is that of the agent who gets the message, also after forwarding.
+    /// If messages are forwarded, the terminal of the agent that finally gets the message is checked.
     pub async fn check_execute(&self, kind: &Kind, to: &Address) -> Result<(), WorkspaceError> {
         if kind.as_str() != EXECUTE {
             return Ok(());
@@ -98,7 +101,7 @@ impl Workspace {
         let not_one = || WorkspaceError::NotOneTerminal { to: to.clone() };
         let named = to.as_agent().ok_or_else(not_one)?;
         let resolved = match resolve(to, &AgentId::human(), &*self.hub().directory().await?) {
-            // A program that reads its mailbox as files has no terminal.
+            // An unknown agent may be a program that reads its mailbox as files; such a program has no terminal.
             Err(ResolveError::UnknownAgent { .. }) => Some(named.clone()),
             resolved => resolved.map_err(HubError::from)?.into_iter().next(),
         };
@@ -110,8 +113,9 @@ impl Workspace {
         }
     }
 
-    /// Reports to the sender of a dropped `execute` message that it is not typed, if no executor runs that would report
-    /// it.
+    /// Reports a dropped `execute` message as refused to its sender if no executor is running.
+    ///
+    /// A running executor would report the refusal itself.
     pub(crate) async fn refuse_untyped(
         &self,
         message: &Message,
@@ -143,7 +147,7 @@ impl Workspace {
             return Err(WorkspaceError::Closed);
         };
         if !self.is_terminal_served(terminal).await? {
-            // The executor may have typed it just before it ended.
+            // The executor may have typed the message just before the executor ended.
             return Ok(self.known_outcome(&stored.message).await?.unwrap_or_else(|| TerminalOutcome::Unattended {
                 reason: format!(
                     "no terminal of '{terminal}' runs; start it with `switchboard run --name \"{terminal}\" -- \
@@ -171,7 +175,9 @@ impl Workspace {
         Ok(TerminalOutcome::Queued { reason })
     }
 
-    /// Returns the reported result of an `execute` message; `None` for other messages, and before there is one.
+    /// Returns the reported result of an `execute` message.
+    ///
+    /// Returns `None` for other messages, and as long as there is no result.
     pub async fn execute_result(&self, message: &Message) -> Result<Option<ExecuteResult>, WorkspaceError> {
         if message.kind.as_str() != EXECUTE {
             return Ok(None);
@@ -183,7 +189,7 @@ impl Workspace {
         }
         let Some(reason) = self.waiting_reason(message.id).await? else { return Ok(None) };
         let Some((_, receipt)) = self.hub().journal().receipt(message.id).await? else { return Ok(None) };
-        // Nothing is queued if the message was read another way, or the terminal has ended.
+        // The message is no longer queued if it was read in another way, or if the terminal has ended.
         let waits = receipt.deliveries.iter().find(|delivery| delivery.state.is_waiting());
         let Some(delivery) = waits else { return Ok(None) };
         let is_worked = self.is_terminal_served(&delivery.agent).await?;
@@ -199,7 +205,9 @@ impl Workspace {
         }))
     }
 
-    /// True if a process serves the terminal: `switchboard run`, or `serve` if it has an endpoint for it.
+    /// Returns true if a process serves the terminal.
+    ///
+    /// This is `switchboard run`, or `serve` if it has an endpoint for the terminal.
     async fn is_terminal_served(&self, terminal: &AgentId) -> Result<bool, WorkspaceError> {
         if self.terminal_holder(terminal)?.is_some() {
             return Ok(true);

@@ -2,11 +2,13 @@
 
 use std::num::NonZeroU16;
 
-/// A screen at one moment.
+/// Snapshot of a terminal's screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Screen {
     pub(crate) rows: Vec<Vec<Cell>>,
-    /// Row and column, both from 0. A program that hides its cursor still leaves it in its input field.
+    /// Row and column of the cursor, counted from 0.
+    ///
+    /// A program that hides its cursor still leaves it in the input field.
     pub(crate) cursor: (usize, usize),
     pub(crate) mode: InputMode,
 }
@@ -15,25 +17,25 @@ pub struct Screen {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    /// Dim or grey, like placeholders and suggestions.
+    /// True if the text is dim or grey, like placeholders and suggestions.
     pub(crate) is_faint: bool,
-    /// With a background other than the terminal's own.
+    /// True if the cell has a background other than the terminal's default.
     pub(crate) is_filled: bool,
 }
 
-/// How a program accepts input.
+/// The way in which a program accepts input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputMode {
-    /// Bracketed paste (DECSET 2004).
+    /// The program accepts bracketed paste (DECSET 2004).
     Paste,
-    /// The terminal itself edits and echoes lines, and a process waits for one.
+    /// The terminal edits and echoes lines, and a process waits for a line.
     Lines,
-    /// Key by key, or not at all at this moment.
+    /// The program reads key by key, or currently not at all.
     Keys,
 }
 
 impl Screen {
-    /// Returns how the program accepts input.
+    /// Returns the way in which the program accepts input.
     pub fn mode(&self) -> InputMode {
         self.mode
     }
@@ -56,7 +58,7 @@ impl Screen {
         self.text(self.cursor.0, 0, self.cursor.1)
     }
 
-    /// True if every cell of a row is filled.
+    /// Returns true if every cell of a row is filled.
     pub(crate) fn is_filled(&self, row: usize) -> bool {
         self.rows.get(row).is_some_and(|cells| cells.iter().all(|cell| cell.is_filled))
     }
@@ -80,29 +82,31 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Creates an empty screen of this size.
+    /// Creates an emulator with an empty screen of this size.
     pub fn new(rows: u16, columns: u16) -> Self {
         let (rows, columns) = size(rows, columns);
         Self { parser: vt100::Parser::new(rows, columns, 0) }
     }
 
-    /// Parses the next piece of output, which may be split anywhere.
+    /// Parses the next chunk of output, which may be split anywhere.
     pub fn read(&mut self, output: &[u8]) {
         self.parser.process(output);
     }
 
-    /// Resizes the screen with its window.
+    /// Resizes the screen to the size of its window.
     pub fn resize(&mut self, rows: u16, columns: u16) {
         let (rows, columns) = size(rows, columns);
         self.parser.set_size(rows, columns);
     }
 
-    /// True if the program asked for bracketed paste.
+    /// Returns true if the program asked for bracketed paste.
     pub fn uses_bracketed_paste(&self) -> bool {
         self.parser.screen().bracketed_paste()
     }
 
-    /// Returns the current screen. `reads_lines` means that the terminal edits lines and a process waits for one.
+    /// Returns a snapshot of the current screen.
+    ///
+    /// `reads_lines` means that the terminal edits lines and a process waits for one.
     pub fn screen(&self, reads_lines: bool) -> Screen {
         let screen = self.parser.screen();
         let (rows, columns) = screen.size();
@@ -120,7 +124,7 @@ impl Emulator {
         }
     }
 
-    /// Builds a screen from another emulator's rows, with colours, and its cursor.
+    /// Builds a screen from the coloured rows and the cursor of another emulator.
     pub(crate) fn redraw(rows: &str, size: (u16, u16), cursor: (usize, usize), mode: InputMode) -> Screen {
         let mut emulator = Self::new(size.0, size.1);
         for (row, text) in rows.lines().take(usize::from(size.0)).enumerate() {
@@ -131,7 +135,7 @@ impl Emulator {
     }
 }
 
-/// Clamps a size to one with room for a wide character.
+/// Clamps a size to the minimum that has room for a wide character.
 fn size(rows: u16, columns: u16) -> (NonZeroU16, NonZeroU16) {
     let at_least = |size: u16, least: u16| NonZeroU16::new(size.max(least)).unwrap_or(NonZeroU16::MIN);
     (at_least(rows, 2), at_least(columns, 4))
@@ -150,7 +154,9 @@ fn cell(cell: Option<&vt100::Cell>) -> Cell {
     Cell { text, is_faint: cell.dim() || is_grey(cell.fgcolor()), is_filled }
 }
 
-/// True for the greys of the 256 colours, bright black, and RGB colours between black and white.
+/// Returns true if a colour is grey.
+///
+/// These are the greys of the 256 colours, bright black, and RGB colours between black and white.
 fn is_grey(colour: vt100::Color) -> bool {
     match colour {
         vt100::Color::Default => false,

@@ -22,18 +22,18 @@ use crate::error::WorkspaceError;
 use crate::state::{Loaded, objects, text};
 use crate::workspace::{Workspace, blocking};
 
-/// Topic of notes: panes that were registered with this hub.
+/// Notes topic: the panes that were registered with this hub.
 pub(crate) const PANES: &str = "panes";
 
-/// Returns the key of an agent's pane in those notes.
+/// Returns the key of an agent's pane under [`PANES`].
 pub(crate) fn pane_key(agent: &AgentId) -> String {
     agent.name.as_str().to_lowercase()
 }
 
-/// Interval of reading `state.json` for new terminals.
+/// Poll interval of `state.json` for new terminals.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Retry interval of a message that waits for an input field.
+/// Retry interval for a message that waits for an input field.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Poll interval of a pane while text is typed into it.
@@ -44,7 +44,7 @@ const PANE_POLL: Duration = Duration::from_millis(60);
 pub(crate) struct Target {
     pub(crate) agent: AgentId,
     endpoint: Endpoint,
-    /// The registered process with its start time, unless it is external.
+    /// Pid and start time of the registered process; `None` if the process is external.
     process: Option<(u32, String)>,
 }
 
@@ -54,9 +54,9 @@ enum Endpoint {
     Bridge,
 }
 
-/// Types into tmux panes and through other hosts, if the settings allow it, until `shutdown`.
+/// Types messages into tmux panes and other hosts until `shutdown`, if the settings allow it.
 ///
-/// Messages accepted before are not typed. Agents that run under `switchboard run` are skipped.
+/// Messages accepted before this call are not typed. Agents that run under `switchboard run` are skipped.
 pub async fn run_terminals(workspace: Workspace, shutdown: CancellationToken) -> Result<(), WorkspaceError> {
     let config = &workspace.config().terminals;
     if !config.tmux && !config.bridge {
@@ -88,20 +88,20 @@ pub async fn run_terminals(workspace: Workspace, shutdown: CancellationToken) ->
             () = shutdown.cancelled() => {}
             () = tokio::time::sleep(SCAN_INTERVAL) => {}
             Some(ended) = workers.join_next() => {
-                // If the terminal still exists, the next read starts it again.
+                // If the terminal still exists, the next poll starts a new worker for it.
                 if let Ok(agent) = ended {
                     known.remove(&agent);
                 }
             }
         }
     }
-    // Let started messages finish: typing has a timeout of its own.
+    // Let messages in progress finish; typing has its own timeout.
     while workers.join_next().await.is_some() {}
     Ok(())
 }
 
 impl Workspace {
-    /// Returns the terminals in `state.json` that the settings let `serve` type into.
+    /// Returns the terminals in `state.json` into which the settings let `serve` type.
     pub(crate) async fn terminal_targets(&self) -> Result<Vec<Target>, WorkspaceError> {
         let config = self.config().terminals.clone();
         let state = self.state().clone();
@@ -126,7 +126,7 @@ fn parse_target(name: &str, record: &Map<String, Value>) -> Option<Target> {
     let agent = AgentId::local(Name::parse(name).ok()?);
     let endpoint = match record.get("pane") {
         None | Some(Value::Null) => Endpoint::Bridge,
-        // A misspelled pane is no pane, and no terminal of another host either.
+        // Skip a terminal whose pane is misspelled: it is not a pane, and it does not belong to another host either.
         Some(pane) => Endpoint::Pane(Pane::parse(pane.as_str()?).ok()?),
     };
     if text(record, "statusState").as_deref() == Some(OFFLINE) {
@@ -139,7 +139,7 @@ fn parse_target(name: &str, record: &Map<String, Value>) -> Option<Target> {
     Some(Target { agent, endpoint, process })
 }
 
-/// Serves one terminal until it is unregistered.
+/// Serves one terminal until it is unregistered or `stop` is cancelled.
 async fn serve_terminal(
     workspace: Workspace,
     agent: AgentId,
@@ -180,16 +180,18 @@ async fn serve_terminal(
     agent
 }
 
-/// Result of one message at a terminal.
+/// Result of handling one message at a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TypeResult {
-    /// It has ended.
+    /// The message has a final result.
     Done,
-    /// It waits: the terminal is missing, or accepts no text now.
+    /// The message waits, because the terminal is missing or accepts no text now.
     Waits,
 }
 
-/// Types one message if the terminal accepts text. Until `has_typed` is set, the program may still be starting.
+/// Types one message if the terminal accepts text.
+///
+/// Until `has_typed` is set, the program may still be starting.
 async fn type_message(
     workspace: &Workspace,
     executor: &mut TerminalExecutor,
@@ -200,7 +202,7 @@ async fn type_message(
     let Some(target) = targets.into_iter().find(|target| target.agent == *executor.agent()) else {
         return Ok(TypeResult::Waits);
     };
-    // One line: only the terminal knows whether the program accepts lines as a paste.
+    // Send a single line, because only the terminal knows whether the program accepts several lines as a paste.
     let line = execute.text.replace(['\n', '\t'], " ");
     let holder = target.pane_holder(workspace).await?;
     if let (Endpoint::Pane(pane), false) = (&target.endpoint, target.has_exited())
@@ -233,7 +235,9 @@ async fn type_message(
     Ok(TypeResult::Done)
 }
 
-/// Types one line into a pane; returns why it was not typed, or an error if it may have been.
+/// Types one line into a pane.
+///
+/// Returns the obstacle if the line was not typed, or an error if it may have been typed.
 async fn type_into_pane(
     pane: &Pane,
     holder: PaneHolder,
@@ -241,7 +245,7 @@ async fn type_into_pane(
     line: &str,
     is_first: bool,
 ) -> Result<Option<Obstacle>, String> {
-    // The person's keys are not held back in a pane.
+    // In a pane, the person's keystrokes are not held back.
     let mut typist = Typist::new(line.to_owned(), None, false).starting(is_first);
     let began = Instant::now();
     loop {
@@ -265,8 +269,10 @@ async fn type_into_pane(
 }
 
 impl Target {
-    /// Returns the process that the pane must belong to. If only `state.json` names the pane, it may have come with a
-    /// repository.
+    /// Returns the process to which the pane must belong.
+    ///
+    /// A pane that is named only in `state.json` may have come with a repository, so the pane must belong to the
+    /// registered process.
     async fn pane_holder(&self, workspace: &Workspace) -> Result<PaneHolder, WorkspaceError> {
         let Endpoint::Pane(pane) = &self.endpoint else { return Ok(PaneHolder::Any) };
         let registered = workspace.hub().notes(Door::Workspace).get(PANES, &pane_key(&self.agent)).await?;
@@ -275,7 +281,9 @@ impl Target {
         Ok(if is_ours { PaneHolder::Any } else { process.map_or(PaneHolder::Unknown, PaneHolder::Process) })
     }
 
-    /// True if the registered process has ended, so that another program may use its terminal.
+    /// Returns true if the registered process has exited.
+    ///
+    /// Another program may then be using its terminal.
     fn has_exited(&self) -> bool {
         let Some((pid, mark)) = &self.process else { return false };
         !platform::process_started(*pid)

@@ -1,6 +1,6 @@
-//! Types into a tmux pane, through tmux itself.
+//! Types into a tmux pane by running tmux commands.
 //!
-//! The text goes through a buffer that tmux reads from stdin, so it is never an argument that tmux could take for a
+//! The text goes through a buffer that tmux reads from stdin, so it is never an argument that tmux could interpret as a
 //! flag or the name of a key. tmux adds bracketed paste markers if the program asked for them.
 
 use std::os::fd::AsFd;
@@ -16,33 +16,35 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::screen::{Emulator, InputMode, Screen};
 use crate::error::WorkspaceError;
 
-/// Timeout of one tmux call; it answers in milliseconds.
+/// Timeout of one tmux call. tmux normally answers within milliseconds.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The format of a pane's state, printed before its rows.
+/// Format of a pane's state, which is printed before the pane's rows.
 const STATE: &str = "#{pane_dead} #{pane_in_mode} #{bracket_paste_flag} #{pane_pid} #{pane_tty} #{pane_height} \
      #{pane_width} #{cursor_y} #{cursor_x}";
 
-/// Most bytes of tmux output that are read: the largest screen with all its colours.
+/// Maximum number of bytes of tmux output that are read.
+///
+/// This is enough for the largest screen with all its colours.
 const OUTPUT_LIMIT: u64 = 4 << 20;
 
-/// A tmux pane, in a spelling that tmux cannot take for anything else.
+/// Target name of a tmux pane, in a form that tmux cannot interpret as anything else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pane(String);
 
-/// The process that a pane must belong to.
+/// The process to which a pane must belong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PaneHolder {
-    /// Any process: the pane was registered with this hub.
+    /// Any process is accepted, because the pane was registered with this hub.
     Any,
-    /// This process.
+    /// The pane must belong to the process with this pid.
     Process(u32),
-    /// No process is known.
+    /// No process is known, so no pane is accepted.
     Unknown,
 }
 
 impl Pane {
-    /// Parses `%7` or `session:window.pane`.
+    /// Parses a pane's target name: `%7` or `session:window.pane`.
     pub(crate) fn parse(text: &str) -> Result<Self, WorkspaceError> {
         let is_number =
             |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
@@ -67,17 +69,17 @@ impl Pane {
         })
     }
 
-    /// Returns the pane's name.
+    /// Returns the target name of the pane.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Captures the pane's screen, or returns why it cannot be typed into at all.
+    /// Captures the pane's screen, or returns the reason why the pane cannot be typed into.
     ///
-    /// Fails if `holder` is not the pane's own process.
+    /// Fails if the pane does not belong to the process that `holder` requires.
     pub(crate) async fn screen(&self, holder: PaneHolder) -> Result<Screen, String> {
         let Self(pane) = self;
-        // Both in one call, so that the cursor belongs to these rows.
+        // Query the state and the rows in one call, so that the cursor matches the rows.
         let args = ["display-message", "-p", "-t", pane, STATE, ";", "capture-pane", "-e", "-p", "-t", pane];
         let shown = tmux(&args, "").await?;
         let (state, rows) = shown.split_once('\n').unwrap_or((&shown, ""));
@@ -104,7 +106,7 @@ impl Pane {
         };
         let mode = match *in_mode {
             "0" => mode_of(paste, pid, terminal),
-            // Copy mode: tmux itself consumes the keys.
+            // In copy mode, tmux itself consumes the keys.
             _ => InputMode::Keys,
         };
         Ok(Emulator::redraw(rows, (height, width), (row.into(), column.into()), mode))
@@ -131,8 +133,8 @@ impl Pane {
 
 /// Determines how a program in a pane accepts input.
 ///
-/// Only newer versions of tmux report whether it asked for bracketed paste. With an older one, a program that reads key
-/// by key counts as one that did: tmux knows, and adds the markers or not.
+/// Only newer versions of tmux report whether the program asked for bracketed paste. With an older version, a program
+/// that reads key by key is treated as if it had asked: tmux knows, and adds the paste markers only if needed.
 fn mode_of(paste: &str, pid: &str, terminal: &str) -> InputMode {
     let opened = platform::open_terminal(Path::new(terminal));
     let edits_lines = opened.is_ok_and(|terminal| platform::edits_lines(terminal.as_fd()));
@@ -146,13 +148,14 @@ fn mode_of(paste: &str, pid: &str, terminal: &str) -> InputMode {
     }
 }
 
-/// Runs tmux with `input` on its stdin; returns its output, or the error.
+/// Runs tmux with `input` on its stdin; returns the output or the error.
 async fn tmux(args: &[&str], input: &str) -> Result<String, String> {
     let call = async {
         let mut child = Spawn::new("tmux")
-            // The screen is UTF-8, whatever the locale of this process.
+            // Force UTF-8 for the screen, whatever the locale of this process.
             .args(["-u"].iter().chain(args).copied())
-            // Selects the server: the one that this process was started in, or the default one of its folder.
+            // These variables select the tmux server: the one in which this process was started, or the default server
+            // of its folder.
             .env_allow(&["TMUX", "TMUX_TMPDIR"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -161,7 +164,7 @@ async fn tmux(args: &[&str], input: &str) -> Result<String, String> {
             .map_err(|error| switchboard_core::error_chain(&error))?;
         let (mut output, mut errors) = (Vec::new(), Vec::new());
         if let Some(mut stdin) = child.stdin_writer() {
-            // A tmux that fails closes its stdin; its stderr has the reason.
+            // Ignore a write error: if tmux fails, it closes stdin, and its stderr contains the reason.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         if let (Some(stdout), Some(stderr)) = (child.stdout_reader(), child.stderr_reader()) {

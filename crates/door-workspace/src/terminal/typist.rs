@@ -1,49 +1,57 @@
 //! State machine that types one text into an input field and presses Enter. Pure.
 //!
-//! The driver (a pty of `switchboard run`, a tmux pane) polls the screen; each poll returns the next step. Enter is
-//! pressed only if the field shows exactly the text. Otherwise the text is removed again, and only if it is visible in
-//! the field.
+//! The driver (a pty of `switchboard run`, or a tmux pane) polls the screen; each poll returns the next step. Enter is
+//! pressed only if the field shows exactly the text. Otherwise the text is removed again, provided that it is visible
+//! in the field.
 
 use std::time::Duration;
 
 use super::field::{Echo, Field, Obstacle, strip_blanks};
 use super::screen::{InputMode, Screen};
 
-/// Time that the screen must be unchanged before a paste: a dialog is drawn in less.
+/// Time for which the screen must be unchanged before a paste; drawing a dialog takes less.
 const STABLE_SCREEN: Duration = Duration::from_millis(300);
 
-/// The same, and [`SUBMIT_SETTLE`], for the first text into an agent's command line. Gemini shows its field, accepts
-/// text, and redraws itself half a second later: an Enter before that is lost.
+/// Settle time for the first text into an agent's command line.
+///
+/// Replaces [`STABLE_SCREEN`] before the paste and [`SUBMIT_SETTLE`] after Enter. Gemini shows its field, accepts text,
+/// and redraws itself half a second later. An Enter before the redraw is lost.
 const STABLE_AT_START: Duration = Duration::from_secs(2);
 
-/// Time that the echo must be unchanged before Enter. A program that detects pastes by their speed takes an Enter that
-/// comes with the text as a part of it.
+/// Time for which the echo must be unchanged before Enter is pressed.
+///
+/// A program that detects pastes by their speed treats an Enter that arrives with the text as part of the paste.
 const ENTER_DELAY: Duration = Duration::from_millis(150);
 
-/// Timeout of the echo: an agent at work under load.
+/// Timeout for the echo of the text, long enough for a busy agent under load.
 const ECHO_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Timeout for the text to leave its field after Enter: an agent at work under load.
+/// Timeout for the text to leave its field after Enter.
+///
+/// This is long enough for a busy agent under load.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Time that the field must stay clear after Enter. A program that is still starting may remove the field, drop the
-/// key, and show the field with the text again.
+/// Time for which the field must stay clear after Enter.
+///
+/// A program that is still starting may remove the field, drop the key, and then show the field with the text again.
 const SUBMIT_SETTLE: Duration = Duration::from_millis(500);
 
-/// Timeout for one key of a removal to show.
+/// Timeout for one key of a removal to take effect on the screen.
 const REMOVAL_STEP: Duration = Duration::from_millis(400);
 
-/// Most keys of one removal: one or two for each line of a long text.
+/// Maximum number of keys of one removal.
+///
+/// A long text needs one or two keys for each line.
 const REMOVAL_KEYS: u32 = 400;
 
-/// Keys that remove text: Ctrl-U and Backspace.
+/// Key code of Ctrl-U, which removes a line of text.
 const KILL_LINE: u8 = 0x15;
 const BACKSPACE: u8 = 0x7f;
 
-/// The next step. The driver polls again soon after each.
+/// The next step of the driver, which polls again soon after each one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: poll again.
+    /// Do nothing and poll again.
     Wait,
     /// Type the text, as a bracketed paste if the program supports it.
     Paste,
@@ -51,29 +59,31 @@ pub enum Step {
     Enter,
     /// Press this key.
     Key(u8),
-    /// The text was typed, with Enter.
+    /// Stop: the text was typed and submitted with Enter.
     Typed,
-    /// The text was not typed.
+    /// Stop: the text was not typed.
     NotTyped(Obstacle),
 }
 
-/// One attempt to type a text.
+/// One attempt to type a text into a field.
 #[derive(Debug)]
 pub struct Typist {
     text: String,
-    /// True if the person's keys are held back meanwhile, so that all text in the field is ours.
+    /// True if the person's keystrokes are held back during the attempt.
+    ///
+    /// All text in the field then comes from this process.
     is_alone: bool,
-    /// True if nothing was typed into this program before.
+    /// True if nothing has been typed into this program before.
     is_first: bool,
     /// Text that an earlier attempt may have left in the field.
     leftover: Option<LeftoverText>,
     state: State,
     seen: Option<Screen>,
-    /// When the screen last changed.
+    /// Time at which the screen last changed.
     since: Duration,
 }
 
-/// Text that was pasted and neither submitted nor removed.
+/// Text that was pasted but neither submitted nor removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftoverText {
     field: Field,
@@ -91,7 +101,7 @@ enum State {
 /// State of the field after Enter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SubmitState {
-    /// A terminal that edits lines itself has submitted the line.
+    /// The line was submitted by a terminal that edits lines itself.
     Submitted,
     /// The field showed the text at the last poll.
     StillShown,
@@ -99,14 +109,14 @@ enum SubmitState {
     ClearedSince(Duration),
 }
 
-/// The step after a removal.
+/// The next step after a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterRemoval {
     Paste,
     GiveUp,
 }
 
-/// Checks whether the screen accepts text now; leftover text counts as an empty field.
+/// Checks whether the screen accepts text now. A field with only leftover text counts as empty.
 pub fn check_field(screen: &Screen, leftover: Option<&LeftoverText>) -> Result<(), Obstacle> {
     match Field::find(screen) {
         Err(Obstacle::Occupied) if leftover.is_some_and(|leftover| leftover.is_shown(screen)) => Ok(()),
@@ -121,8 +131,10 @@ impl LeftoverText {
 }
 
 impl Typist {
-    /// Creates an attempt. `leftover` is text that the previous one left; `is_alone` means that the person's keys are
-    /// held back.
+    /// Creates an attempt to type a text.
+    ///
+    /// `leftover` is text that the previous attempt left in the field. `is_alone` means that the person's keystrokes
+    /// are held back.
     pub fn new(text: String, leftover: Option<LeftoverText>, is_alone: bool) -> Self {
         Self {
             text,
@@ -141,12 +153,14 @@ impl Typist {
         Self { is_first, ..self }
     }
 
-    /// Returns a wait time: longer if the program may still be starting.
+    /// Returns the settle time of a field.
+    ///
+    /// If the program may still be starting, the time is longer than usual.
     fn settle_time(&self, field: &Field, usual: Duration) -> Duration {
         if self.is_first && field.is_framed() { STABLE_AT_START } else { usual }
     }
 
-    /// Returns the text that the field shows or may still show.
+    /// Returns the text that the field shows or may still show after this attempt.
     pub fn into_leftover(self) -> Option<LeftoverText> {
         match self.state {
             State::Pasted { field, .. } | State::Removing { field, next: AfterRemoval::GiveUp, .. } => {
@@ -157,7 +171,7 @@ impl Typist {
         }
     }
 
-    /// Returns the next step for a screen at time `now`, counted from any moment.
+    /// Returns the next step for a screen at time `now`, measured from any fixed moment.
     pub fn next_step(&mut self, screen: &Screen, now: Duration) -> Step {
         if self.seen.as_ref() != Some(screen) {
             self.seen = Some(screen.clone());
@@ -195,7 +209,7 @@ impl Typist {
         match submit {
             SubmitState::Submitted => Step::Typed,
             SubmitState::ClearedSince(since) if now.saturating_sub(since) >= settle_time => Step::Typed,
-            // Leave it: a slow program may still submit it.
+            // Leave the text in the field: a slow program may still submit it.
             SubmitState::StillShown if now.saturating_sub(at) >= SUBMIT_TIMEOUT => {
                 Step::NotTyped(Obstacle::NotSent)
             }
@@ -247,7 +261,7 @@ impl Typist {
             Echo::Other(found) if now.saturating_sub(at) >= ECHO_TIMEOUT && self.may_remove(&found) => {
                 return self.press(Removal::of(field, AfterRemoval::GiveUp), screen, now);
             }
-            // A dialog replaced the field: release the person's keys.
+            // A dialog has replaced the field, so stop and release the person's keystrokes.
             Echo::Hidden if Field::find(screen) == Err(Obstacle::Question) && quiet >= ENTER_DELAY => {
                 self.state = State::Pasted { field, at };
                 return Step::NotTyped(Obstacle::Question);
@@ -258,13 +272,15 @@ impl Typist {
             }
             _ => {}
         }
-        // Do not wait for a program that never stops redrawing.
+        // Set an upper limit, because some programs never stop redrawing.
         let is_overdue = now.saturating_sub(at) >= ECHO_TIMEOUT * 2;
         self.state = State::Pasted { field, at };
         if is_overdue { Step::NotTyped(Obstacle::NotRemoved) } else { Step::Wait }
     }
 
-    /// True if the field's text is ours to remove.
+    /// Returns true if the text in the field may be removed.
+    ///
+    /// Only text that this process typed may be removed.
     fn may_remove(&self, found: &str) -> bool {
         self.is_alone || strip_blanks(&self.text).contains(found)
     }
@@ -272,7 +288,8 @@ impl Typist {
     /// Presses the next key of a removal.
     fn press(&mut self, removal: Removal, screen: &Screen, now: Duration) -> Step {
         let Removal { field, keys, last, next, .. } = removal;
-        // A terminal's own line is cleared by one key; a program may stop at the start of each of its lines.
+        // One Ctrl-U clears a line that the terminal edits. A program may stop at the start of each of its lines, so
+        // Ctrl-U and Backspace alternate.
         let key = if last == KILL_LINE && screen.mode != InputMode::Lines { BACKSPACE } else { KILL_LINE };
         self.state = State::Removing { field, at: now, keys: keys + 1, last: key, next };
         Step::Key(key)
@@ -302,7 +319,7 @@ impl Typist {
         }
     }
 
-    /// Leaves the text: it is not visible, or cannot be removed.
+    /// Gives up a removal and leaves the text, which is not visible or cannot be removed.
     fn abandon(&mut self, removal: Removal) -> Step {
         let Removal { field, at, keys, last, .. } = removal;
         self.state = State::Removing { field, at, keys, last, next: AfterRemoval::GiveUp };
@@ -310,12 +327,12 @@ impl Typist {
     }
 }
 
-/// A removal in progress.
+/// State of a removal in progress.
 struct Removal {
     field: Field,
     at: Duration,
     keys: u32,
-    /// The last key pressed.
+    /// The last key pressed in this removal.
     last: u8,
     next: AfterRemoval,
 }

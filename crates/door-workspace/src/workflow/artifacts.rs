@@ -1,4 +1,4 @@
-//! Artifacts: files and folders of the workspace that prove that a phase was completed.
+//! Artifacts: files and folders of the workspace that prove the completion of a phase.
 
 use std::fmt;
 use std::path::Path;
@@ -7,25 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use super::error::WorkflowError;
 
-/// Most artifacts, more than anyone reviews; a folder stands for all its files.
+/// Maximum number of artifacts, which is more than a person would review.
+///
+/// A folder counts as one artifact and covers all its files.
 const MAX: usize = 100;
 
-/// A file or folder that proves that a phase was completed.
+/// A file or folder that proves the completion of a phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
-    /// Its path: relative to the workspace, or absolute.
+    /// Path of the artifact, relative to the workspace or absolute.
     pub path: String,
-    /// A description of it.
+    /// Description of the artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// An artifact that was not accepted.
+/// An artifact that was rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingArtifact {
     /// The path as given.
     pub path: String,
-    /// The reason.
+    /// The reason for the rejection.
     pub reason: &'static str,
 }
 
@@ -37,7 +39,8 @@ impl fmt::Display for MissingArtifact {
 
 /// Checks that every artifact exists inside the workspace, after resolving symbolic links.
 ///
-/// Returns their paths relative to the workspace, for matching patterns. `workspace` must be resolved.
+/// Returns the paths relative to the workspace, to be matched against patterns. In `workspace`, symbolic links must
+/// already be resolved.
 pub(crate) fn check(
     workspace: &Path,
     phase: i64,
@@ -56,12 +59,14 @@ pub(crate) fn check(
     if missing.is_empty() { Ok(found) } else { Err(WorkflowError::MissingArtifacts { phase, missing }) }
 }
 
-/// Resolves a path inside the workspace and its symbolic links, or returns why it is refused.
+/// Resolves a path inside the workspace, including symbolic links.
+///
+/// Returns the reason if the path is refused.
 pub fn locate_artifact(workspace: &Path, path: &str) -> Result<String, &'static str> {
     if path.is_empty() {
         return Err("the path is empty");
     }
-    // `join` with an absolute path replaces the workspace's path.
+    // If `path` is absolute, `join` returns `path` alone.
     let resolved = workspace.join(path).canonicalize().map_err(|_| "not found")?;
     match resolved.strip_prefix(workspace).map(Path::to_str) {
         Ok(Some("")) => Err("the workspace itself is no evidence"),

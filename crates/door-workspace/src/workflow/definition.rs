@@ -1,4 +1,4 @@
-//! Definition of a workflow: phases, rules and message routes. Validated when it is read.
+//! Definition of a workflow: phases, rules and message routes. Validated when read.
 
 use globset::{Glob, GlobBuilder};
 use serde::{Deserialize, Serialize};
@@ -8,30 +8,30 @@ use switchboard_core::{
 
 use crate::roles::Role;
 
-/// More phases than anyone follows; a file with more is a mistake.
+/// Maximum number of phases; a file with more phases is a mistake.
 const MAX_PHASES: usize = 50;
 
-/// A validated workflow. `.switchboard/workflows/*.json` has it as JSON.
+/// A validated workflow, as defined in `.switchboard/workflows/*.json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Workflow {
-    /// Its name: lower case, words joined by `-`.
+    /// Name of the workflow: lower case, with words joined by `-`.
     pub name: String,
-    /// Its purpose, in a sentence.
+    /// Purpose of the workflow, in one sentence.
     pub description: String,
-    /// Its aliases.
+    /// Alternative names of the workflow.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// Instructions on how its agents should think.
+    /// Instructions on how the agents should think.
     pub persona: String,
-    /// Tools that are prohibited while it is active.
+    /// Tools that are prohibited while the workflow is active.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub prohibited_tools: Vec<String>,
     /// Routes of messages without a recipient.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<WorkflowRoute>,
-    /// Its phases, in order.
+    /// Phases of the workflow, in order.
     pub phases: Vec<Phase>,
 }
 
@@ -40,17 +40,17 @@ pub struct Workflow {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Phase {
-    /// Its id.
+    /// Id of the phase.
     pub id: String,
-    /// The instruction.
+    /// Instruction for the agents in this phase.
     pub instruction: String,
-    /// The evidence of its completion; if set, at least one artifact is required.
+    /// Description of the evidence of completion. If present, at least one artifact is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_evidence: Option<String>,
-    /// Tools that must have been used during the phase.
+    /// Tools that must be used during the phase.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_tools: Vec<String>,
-    /// Patterns that must each match an artifact.
+    /// Patterns that must each match at least one artifact.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<ArtifactPattern>,
 }
@@ -60,29 +60,31 @@ pub struct Phase {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct WorkflowRoute {
-    /// The action.
+    /// The action to route.
     pub action: Kind,
     /// The role of the recipient.
     pub to: Role,
-    /// The phase that must be completed before; 0 for none.
+    /// Number of the phase that must be completed first; 0 if there is none.
     pub after_phase: usize,
 }
 
-/// A glob over paths below the workspace, in which `*` does not match a `/`.
+/// Glob for paths relative to the workspace, in which `*` does not match `/`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArtifactPattern(Glob);
 
-/// Error of a workflow file.
+/// Error in a field of a workflow file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("field '{field}': {problem}")]
 pub(crate) struct BadField {
-    /// The field, as a path from the top.
+    /// Path of the field from the top level.
     pub(crate) field: String,
-    /// The error.
+    /// Description of the error.
     pub(crate) problem: String,
 }
 
-/// The file's format. Unknown fields are refused, because they are typing mistakes.
+/// Format of a workflow file.
+///
+/// Unknown fields are refused, because they are probably typing mistakes.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct WorkflowFile {
@@ -138,13 +140,13 @@ impl Workflow {
     }
 }
 
-/// Normalizes a workflow's name: lower case, `-` for `_` and spaces.
+/// Normalizes a workflow name: lower case, with `-` instead of `_` and spaces.
 pub(crate) fn normalize_name(name: &str) -> String {
     name.trim().to_lowercase().replace(['_', ' '], "-")
 }
 
 impl ArtifactPattern {
-    /// Parses a glob, which must be relative because it is matched against paths in the workspace.
+    /// Parses a glob. It must be relative, because it is matched against paths in the workspace.
     fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with('/') || text.split('/').any(|part| part == "..") {
             return Err(format!("'{text}' must be a path below the workspace"));
@@ -157,7 +159,7 @@ impl ArtifactPattern {
         self.0.glob()
     }
 
-    /// True if the glob matches a path below the workspace.
+    /// Returns true if the glob matches a path relative to the workspace.
     pub(crate) fn is_match(&self, path: &str) -> bool {
         self.0.compile_matcher().is_match(path)
     }
@@ -251,8 +253,9 @@ fn not_blank(field: String, text: &str) -> Result<String, BadField> {
     if text.trim().is_empty() { Err(bad(field, "is empty")) } else { Ok(text) }
 }
 
-/// Sanitizes a text of a workflow file for a model, because such files come with repositories. Quotes all lines but the
-/// first.
+/// Sanitizes a text of a workflow file for a model.
+///
+/// Workflow files may come with repositories, so they are not trusted. All lines except the first are quoted.
 fn sanitize_text(text: &str) -> String {
     quote_continuation(&sanitize_description(text).text)
 }

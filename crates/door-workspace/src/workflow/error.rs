@@ -1,4 +1,4 @@
-//! Refusals by the rules of workflows, with texts that a model can act on.
+//! Workflow errors, with texts that a model can act on.
 
 use switchboard_core::{AgentId, Kind};
 
@@ -6,114 +6,114 @@ use super::artifacts::MissingArtifact;
 use super::library::SkippedWorkflow;
 use super::workflow_state::Target;
 
-/// Why a workflow operation was refused.
+/// Reason why a workflow operation was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkflowError {
-    /// There is no such workflow.
+    /// There is no workflow with this name.
     #[error("workflow '{}' is unknown; {}available: {}{}", .name.escape_debug(), did_you_mean(.near), .available.join(", "), files(.skipped))]
     Unknown {
         /// The name as given.
         name: String,
-        /// Similar names, best first.
+        /// Similar names, best match first.
         near: Vec<String>,
-        /// All names.
+        /// The names of all workflows.
         available: Vec<String>,
-        /// Files of the workspace that could not be used; one of them may define it.
+        /// Workflow files that could not be used. One of them may define the requested workflow.
         skipped: Vec<SkippedWorkflow>,
     },
-    /// The workspace describes the workflow in Markdown, but this program has no definition of it.
+    /// The workflow is described in Markdown, but this program has no definition of it.
     #[error(
         "STALE_RUNTIME: '{name}' is described in {path}, but this switchboard has no workflow of that name. Add .switchboard/workflows/{name}.json, or update switchboard"
     )]
     StaleRuntime {
-        /// The name.
+        /// Name of the workflow.
         name: String,
-        /// Path of the description, below the workspace.
+        /// Path of the description, relative to the workspace.
         path: String,
     },
-    /// Another workflow, or the same one, is active.
+    /// A workflow is already active for the target.
     #[error("WORKFLOW LOCK: '{active}' is active for {target} at step {step}/{}, so '{asked}' was not started. Tip: complete its phases or stop it; force=true replaces it and discards its progress{}", steps(*.total), if *.target == Target::Session { "; suspend=true suspends it until the new one ends" } else { "" })]
     Locked {
-        /// Its target.
+        /// The target of the active workflow.
         target: Target,
-        /// The active workflow.
+        /// Name of the active workflow.
         active: String,
-        /// Number of its completed phases.
+        /// Number of completed phases of the active workflow.
         step: usize,
-        /// Number of its phases, if it is known.
+        /// Number of phases of the active workflow, if known.
         total: Option<usize>,
-        /// The workflow to start.
+        /// Name of the workflow to start.
         asked: String,
     },
-    /// Only the session can suspend workflows.
+    /// The target cannot suspend workflows; only the session can.
     #[error(
         "suspend: {target} cannot suspend workflows, only the session can. Tip: stop its workflow first, or use force=true to replace it"
     )]
     CannotSuspend {
-        /// The target.
+        /// The target that cannot suspend workflows.
         target: Target,
     },
-    /// Too many workflows are suspended already.
+    /// Too many workflows are already suspended.
     #[error(
         "suspend: {limit} workflows are suspended already, the most there may be. Tip: finish or stop some of them first"
     )]
     TooManySuspended {
-        /// The limit.
+        /// Maximum number of suspended workflows.
         limit: usize,
     },
     /// No workflow is active.
     #[error("No active workflow to stop for {target}")]
     NothingToStop {
-        /// The target.
+        /// The target without an active workflow.
         target: Target,
     },
     /// The named workflow is not active.
     #[error("workflow '{asked}' is not active for {target}: {}", match .active { Some(active) => format!("'{active}' is. Tip: complete phases of '{active}', or stop it first"), None => format!("none is. Tip: start_workflow(name=\"{asked}\")") })]
     NotActive {
-        /// The target.
+        /// The target of the request.
         target: Target,
         /// The named workflow.
         asked: String,
-        /// The active workflow.
+        /// Name of the active workflow, if any.
         active: Option<String>,
     },
-    /// Phases are counted from 1.
+    /// The phase number is not positive; phases are counted from 1.
     #[error("phase {phase} is invalid: phases are whole numbers from 1")]
     BadPhase {
-        /// The number as given.
+        /// The phase number as given.
         phase: i64,
     },
-    /// The workflow has fewer phases.
+    /// The workflow has fewer phases than the requested number.
     #[error("phase {phase} does not exist: '{workflow}' has {total} phases")]
     NoSuchPhase {
-        /// The workflow.
+        /// Name of the recipient's workflow.
         workflow: String,
         /// The number as given.
         phase: usize,
-        /// Number of phases.
+        /// Number of phases of the workflow.
         total: usize,
     },
     /// An artifact does not exist, or is outside the workspace.
     #[error("PHASE {phase} INCOMPLETE: Missing required artifacts: {}. Create them inside the workspace, then complete the phase again", list(.missing))]
     MissingArtifacts {
-        /// The phase.
+        /// The phase that was to be completed.
         phase: i64,
-        /// The artifacts that were not accepted.
+        /// The artifacts that were rejected, with the reasons.
         missing: Vec<MissingArtifact>,
     },
-    /// No artifact was given, and the phase requires evidence.
+    /// The phase requires evidence, but no artifact was given.
     #[error(
         "PHASE {phase} INCOMPLETE: Missing required artifacts: '{workflow}' asks for evidence: {evidence}. Give the path of at least one file or folder in the workspace under 'artifacts'"
     )]
     EvidenceRequired {
         /// The workflow.
         workflow: String,
-        /// The phase.
+        /// Number of the phase.
         phase: usize,
         /// The required evidence.
         evidence: String,
     },
-    /// Required artifacts of the phase were not given.
+    /// No artifact matches a pattern that the phase requires.
     #[error("PHASE {phase} INCOMPLETE: Missing required artifacts: {}. Write what is missing and name it under 'artifacts'", .patterns.join(", "))]
     UnmatchedArtifacts {
         /// The phase.
@@ -121,17 +121,17 @@ pub enum WorkflowError {
         /// The patterns without a match.
         patterns: Vec<String>,
     },
-    /// The phase was completed before.
+    /// The phase is already completed.
     #[error("phase {phase} of '{workflow}' is already completed; {}", match .next { Some(next) => format!("next is phase {next}"), None => "no phase remains, stop the workflow".to_owned() })]
     AlreadyCompleted {
         /// The workflow.
         workflow: String,
         /// The phase.
         phase: usize,
-        /// The phase that is due.
+        /// The phase that is due; `None` if all phases are completed.
         next: Option<usize>,
     },
-    /// An earlier phase is not completed.
+    /// The phase is not due, because an earlier phase is not completed.
     #[error(
         "phase {phase} of '{workflow}' is not due: phase {due} is. Tip: complete phase {due} first, or give a skipReason that says why it can be skipped"
     )]
@@ -153,7 +153,7 @@ pub enum WorkflowError {
         workflow: String,
         /// The phase.
         phase: usize,
-        /// The tools.
+        /// The required tools that were not used.
         tools: Vec<String>,
     },
     /// A prohibited tool was used.
@@ -163,10 +163,10 @@ pub enum WorkflowError {
         workflow: String,
         /// The phase.
         phase: usize,
-        /// The tools.
+        /// The prohibited tools that were used.
         tools: Vec<String>,
     },
-    /// A tool is prohibited while a workflow is active.
+    /// The tool is prohibited while the workflow is active.
     #[error(
         "ERR_PERSONA_VIOLATION: the tool '{tool}' must not be used while '{workflow}' is active for {target}. Tip: finish or stop the workflow first"
     )]
@@ -175,10 +175,10 @@ pub enum WorkflowError {
         tool: String,
         /// The workflow.
         workflow: String,
-        /// The target.
+        /// The target of the active workflow.
         target: Target,
     },
-    /// The provider of the terminals is not ready.
+    /// The session is still waiting for its terminals to be provisioned.
     #[error(
         "PHASE {phase} INCOMPLETE: the session is waiting to be provisioned. Wait until state.json says PROVISIONED, then complete the phase again"
     )]
@@ -186,47 +186,47 @@ pub enum WorkflowError {
         /// The phase.
         phase: usize,
     },
-    /// A text is too long for `state.json`.
+    /// A text is too long to be stored in `state.json`.
     #[error(
         "{field} has {bytes} bytes and the limit is {limit}: put it into a file of the workspace and give its path"
     )]
     TooLong {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// Its size in bytes.
+        /// Size of the text in bytes.
         bytes: usize,
-        /// The limit in bytes.
+        /// Maximum size in bytes.
         limit: usize,
     },
-    /// Too many artifacts.
+    /// Too many artifacts were given.
     #[error("artifacts has {given} entries and the limit is {limit}: name the folder they are in")]
     TooManyArtifacts {
-        /// The number given.
+        /// Number of artifacts given.
         given: usize,
-        /// The limit.
+        /// Maximum number of artifacts.
         limit: usize,
     },
-    /// The recipient is missing, and no workflow is active that routes the action.
+    /// The recipient is missing, and there is no active workflow that could route the action.
     #[error("recipient: none was given, and no active workflow routes '{action}'. Tip: name a recipient, or start a workflow that has one: {}", .routes.join(", "))]
     NoRecipient {
         /// The action.
         action: Kind,
-        /// Workflows with the actions that they route.
+        /// Workflows, each with the actions that it routes.
         routes: Vec<String>,
     },
-    /// The recipient is missing, and the workflow does not route the action.
+    /// The recipient is missing, and the active workflow does not route the action.
     #[error("action '{action}' has no recipient in workflow '{workflow}'; valid actions: {}{}", if .valid.is_empty() { "none, name a recipient".to_owned() } else { .valid.join(", ") }, if .near.is_empty() { String::new() } else { format!(". Did you mean '{}'?", .near.join("' or '")) })]
     ActionNotRouted {
         /// The workflow.
         workflow: String,
         /// The action.
         action: Kind,
-        /// The actions that it routes.
+        /// The actions that the workflow routes.
         valid: Vec<String>,
-        /// Similar actions.
+        /// Similar actions that the workflow routes.
         near: Vec<String>,
     },
-    /// A phase must be completed before the action is sent.
+    /// A phase must be completed before the action may be sent.
     #[error(
         "PHASE GATE: '{action}' in '{workflow}' waits for phase {phase}. Required: phase {phase} ({id}) completed. Evidence: {evidence}. Tip: complete_workflow_phase(workflow=\"{workflow}\", phase={phase}, artifacts=[…]), or set metadata.all to true to send it without the phase"
     )]
@@ -237,12 +237,12 @@ pub enum WorkflowError {
         action: Kind,
         /// The phase.
         phase: usize,
-        /// The phase's id.
+        /// Id of the phase.
         id: String,
         /// The required evidence.
         evidence: String,
     },
-    /// The recipient is busy with a workflow of its own.
+    /// The recipient is busy with its own workflow.
     #[error(
         "recipient '{recipient}' is locked: it is in the workflow '{workflow}'. Tip: wait until that ends, or name another recipient"
     )]

@@ -1,4 +1,4 @@
-//! The workflows of a workspace: built-in ones and its own files.
+//! Workflow library of a workspace: the built-in workflows and the workspace's own files.
 
 use std::path::Path;
 
@@ -10,13 +10,15 @@ use super::error::WorkflowError;
 use crate::error::WorkspaceError;
 use crate::workspace::{Workspace, blocking};
 
-/// Folder of the workspace's own workflows, below `.switchboard/`.
+/// Folder of the workspace's own workflows, relative to `.switchboard/`.
 const FOLDER: &str = "workflows";
 
-/// Largest workflow file that is read: instructions, not a manual.
+/// Maximum size of a workflow file in bytes; larger files are not read.
+///
+/// This is enough for instructions, but not for a manual.
 const FILE_LIMIT: u64 = 64 << 10;
 
-/// More files than a workspace has workflows; further ones are skipped and reported.
+/// Maximum number of workflow files; further files are skipped and reported.
 const MAX_FILES: usize = 100;
 
 const BUILT_IN: [&str; 8] = [
@@ -30,24 +32,26 @@ const BUILT_IN: [&str; 8] = [
     include_str!("../workflows/chat.json"),
 ];
 
-/// Former names of a workflow that is not built in but that a workspace may have.
+/// Former names of a workflow that is not built in but that a workspace may define.
 const FORMER_NAMES: [(&str, &str); 2] = [("jules-plan", "julesplan"), ("remote-plan", "julesplan")];
 
 /// The workflows of a workspace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WorkflowLibrary {
-    /// The built-in workflows, replaced by the workspace's own of the same name, then its others.
+    /// The built-in workflows, followed by the workspace's own.
+    ///
+    /// A workflow of the workspace replaces the built-in workflow of the same name.
     pub workflows: Vec<Workflow>,
-    /// Files that could not be used.
+    /// Workflow files that could not be used.
     pub skipped: Vec<SkippedWorkflow>,
 }
 
-/// A workflow file that could not be used. It does not affect the others.
+/// A workflow file that could not be used. Other workflows are not affected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedWorkflow {
-    /// Its path, below `.switchboard/`.
+    /// Path relative to `.switchboard/`.
     pub path: String,
-    /// The error.
+    /// Description of the error.
     pub problem: String,
 }
 
@@ -64,7 +68,7 @@ impl WorkflowLibrary {
         library
     }
 
-    /// Loads the built-in workflows and those below `root`, which is `.switchboard/`.
+    /// Loads the built-in workflows and those in the `.switchboard/` folder `root`.
     pub(crate) fn load(root: &Dir) -> Self {
         let mut library = Self::built_in();
         let own = own_files(root).unwrap_or_else(|error| {
@@ -100,7 +104,7 @@ impl WorkflowLibrary {
         self.skipped.push(SkippedWorkflow { path, problem });
     }
 
-    /// Returns the workflow of exactly this name, as written in `state.json`.
+    /// Returns the workflow with exactly this name, as written in `state.json`.
     pub(crate) fn named(&self, name: &str) -> Option<&Workflow> {
         self.workflows.iter().find(|workflow| workflow.name == name)
     }
@@ -109,7 +113,7 @@ impl WorkflowLibrary {
     pub fn find(&self, text: &str) -> Result<&Workflow, WorkflowError> {
         let name = normalize_name(text);
         let former = || FORMER_NAMES.iter().find(|(former, _)| *former == name).map(|(_, now)| *now);
-        // Search from the end: a workspace's own aliases have precedence over built-in ones.
+        // Search from the end, so that aliases of the workspace's own workflows take precedence over built-in ones.
         let aliased = || self.workflows.iter().rev().find(|workflow| workflow.aliases.contains(&name));
         let found = self.named(&name).or_else(aliased);
         found.or_else(|| former().and_then(|name| self.named(name))).ok_or_else(|| {
@@ -125,10 +129,10 @@ impl WorkflowLibrary {
     }
 }
 
-/// Path of a file, and its workflow or error.
+/// Path of a workflow file, with the parsed workflow or the error.
 type OwnFile = (String, Result<Workflow, String>);
 
-/// Reads the workspace's own files, sorted by name.
+/// Reads the workspace's own workflow files, sorted by name.
 fn own_files(root: &Dir) -> Result<Vec<OwnFile>, FileError> {
     let Some(dir) = root.subdir(FOLDER)? else { return Ok(Vec::new()) };
     let is_json = |name: &String| Path::new(name).extension().is_some_and(|end| end == "json");
@@ -158,7 +162,7 @@ impl Workspace {
         Ok(self.workflow_library().await?.workflows)
     }
 
-    /// Returns the workflows and the files that could not be used.
+    /// Returns the workflows, and the workflow files that could not be used.
     pub async fn workflow_library(&self) -> Result<WorkflowLibrary, WorkspaceError> {
         let root = self.tree().root().clone();
         blocking(move || Ok(WorkflowLibrary::load(&root))).await

@@ -1,4 +1,4 @@
-//! Starts, advances and stops workflows: applies the rules under the lock of `state.json`.
+//! Starts, advances and stops workflows: applies [`rules`] under the lock of `state.json`.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -18,21 +18,25 @@ use crate::translate::iso;
 use crate::tree::Tree;
 use crate::workspace::{Workspace, blocking};
 
-/// Longest text for `state.json`, which every program reads as a whole.
+/// Maximum length in bytes of a text in `state.json`.
+///
+/// The limit is low because every program reads the whole file.
 const MAX_TEXT: usize = 32 << 10;
 
 /// A request to start a workflow.
 #[derive(Debug, Clone, Default)]
 pub struct StartWorkflow {
-    /// Its name or an alias, in any spelling.
+    /// Name or alias of the workflow, in any spelling.
     pub name: String,
     /// The subject of the work.
     pub initial_context: Option<String>,
-    /// The agent to start it for; the session if absent.
+    /// The agent for which the workflow is started; the session if absent.
     pub target: Option<Name>,
-    /// True to replace an active workflow and discard its progress.
+    /// True to replace an active workflow and discard the progress of that workflow.
     pub force: bool,
-    /// True to suspend an active workflow of the session until this one ends. Has precedence over `force`.
+    /// True to suspend the session's active workflow until the new workflow ends.
+    ///
+    /// Takes precedence over `force`.
     pub suspend: bool,
 }
 
@@ -41,15 +45,15 @@ pub struct StartWorkflow {
 pub struct CompletePhase {
     /// The workflow, which must be active.
     pub workflow: String,
-    /// The phase, from 1.
+    /// Number of the phase, counted from 1.
     pub phase: i64,
-    /// The evidence.
+    /// The artifacts that prove the completion.
     pub artifacts: Vec<Artifact>,
     /// Notes on the work.
     pub notes: Option<String>,
-    /// Why earlier phases, or required tools, are skipped.
+    /// The reason why earlier phases or required tools are skipped.
     pub skip_reason: Option<String>,
-    /// The agent whose workflow it is; the session if absent.
+    /// The agent that has the workflow; the session if absent.
     pub target: Option<Name>,
 }
 
@@ -77,7 +81,7 @@ impl Workspace {
         .await
     }
 
-    /// Completes a phase after checking its artifacts. The last phase ends the workflow.
+    /// Completes a phase after checking the artifacts. Completing the last phase ends the workflow.
     pub async fn complete_workflow_phase(
         &self,
         request: CompletePhase,
@@ -109,7 +113,7 @@ impl Workspace {
         .await
     }
 
-    /// Stops the active workflow; the session resumes the one that was suspended last.
+    /// Stops the active workflow. The session then resumes the workflow that was suspended last.
     pub async fn stop_workflow(
         &self,
         reason: Option<String>,
@@ -139,7 +143,7 @@ impl Workspace {
         let (file, now) = (self.state().clone(), self.hub().now());
         blocking(move || {
             file.change(|state| {
-                // An agent that the hub knows and the file lacks gets a record first.
+                // An agent that is known to the hub but missing in the file gets a record first.
                 if let Some(agent) = &agent {
                     write_agent(state, agent);
                 }
@@ -153,7 +157,7 @@ impl Workspace {
         .await
     }
 
-    /// Returns a registered agent of this hub, or an error with similar names.
+    /// Returns a registered agent of this hub, or an error that lists similar names.
     async fn known_agent(&self, name: Name) -> Result<AgentRecord, WorkspaceError> {
         let directory = self.hub().directory().await?;
         let id = AgentId::local(name);
@@ -166,7 +170,9 @@ impl Workspace {
     }
 }
 
-/// Finds a workflow. The error distinguishes one that is only described in Markdown.
+/// Finds a workflow by name or alias.
+///
+/// The error tells whether the workflow is only described in Markdown.
 fn find(tree: &Tree, library: &WorkflowLibrary, text: &str) -> Result<Workflow, WorkspaceError> {
     library.find(text).cloned().map_err(|unknown| {
         let name = normalize_name(text);
@@ -176,7 +182,7 @@ fn find(tree: &Tree, library: &WorkflowLibrary, text: &str) -> Result<Workflow, 
                 let path = format!(".agent/workflows/{file}");
                 WorkflowError::StaleRuntime { name, path }.into()
             }
-            // No file can have this name, so no description exists.
+            // On an error, assume that there is no description: usually the name is not a valid file name.
             Ok(false) | Err(_) => unknown.into(),
         }
     })
@@ -188,7 +194,7 @@ fn is_described(workspace: &Dir, file: &str) -> Result<bool, FileError> {
     Ok(workflows.stat(file)?.is_some_and(|stamp| stamp.is_regular))
 }
 
-/// Creates the folder for reviews if a phase requires artifacts there.
+/// Creates the folder for reviews if a phase requires artifacts in that folder.
 fn create_folders(tree: &Tree, workflow: &Workflow) -> Result<(), WorkspaceError> {
     let mut patterns = workflow.phases.iter().flat_map(|phase| &phase.artifacts);
     if patterns.any(|pattern| pattern.as_str().starts_with(".switchboard/reviews/")) {
@@ -197,7 +203,7 @@ fn create_folders(tree: &Tree, workflow: &Workflow) -> Result<(), WorkspaceError
     Ok(())
 }
 
-/// Records the artifacts of the phase that was completed last, per workflow.
+/// Records the artifacts of a workflow's most recently completed phase.
 fn record_artifacts(
     state: &mut Map<String, Value>,
     workflow: &str,

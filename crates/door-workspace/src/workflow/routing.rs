@@ -1,4 +1,4 @@
-//! Routes messages without a recipient by the active workflow.
+//! Routes messages without a recipient according to the active workflow.
 
 use serde_json::{Map, Value};
 use switchboard_core::{Address, AgentId, Kind, suggest_similar};
@@ -12,7 +12,7 @@ use crate::roles::{self, Role, RoleError};
 use crate::workspace::Workspace;
 
 impl Workspace {
-    /// Returns the recipient of an action in the sender's workflow.
+    /// Returns the recipient of an action in the sender's governing workflow.
     ///
     /// `metadata.all` bypasses a required phase.
     pub async fn workflow_recipient(
@@ -49,7 +49,7 @@ impl Workspace {
     }
 }
 
-/// Returns the role that an action is routed to. Pure.
+/// Returns the role to which an action is routed. Pure.
 fn role_for(
     node: Option<&WorkflowState>,
     library: &WorkflowLibrary,

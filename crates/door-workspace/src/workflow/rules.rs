@@ -1,4 +1,4 @@
-//! Transitions of workflows. Pure: state and definition in, new state and report out.
+//! Transition rules of workflows. Pure: each takes a state and a definition and returns a new state and a report.
 
 use std::fmt;
 
@@ -13,30 +13,30 @@ use crate::translate::iso;
 /// Result of starting a workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkflowStarted {
-    /// The workflow.
+    /// The workflow that was started.
     pub workflow: Workflow,
-    /// Its target.
+    /// The target of the workflow.
     pub target: Target,
-    /// The active workflow that it replaced.
+    /// Name of the active workflow that was replaced, if any.
     pub replaced: Option<String>,
-    /// The active workflow that was suspended.
+    /// Name of the active workflow that was suspended, if any.
     pub suspended: Option<String>,
 }
 
 /// Result of completing a phase.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseCompleted {
-    /// The workflow.
+    /// Name of the workflow that was stopped.
     pub workflow: String,
-    /// The phase, from 1.
+    /// Number of the completed phase, counted from 1.
     pub phase: usize,
-    /// Number of phases.
+    /// Number of phases of the workflow.
     pub total: usize,
     /// Number of artifacts found.
     pub artifacts: usize,
-    /// The next phase; `None` after the last one, which stops the workflow.
+    /// The next phase; `None` after the last phase, which ends the workflow.
     pub next: Option<Phase>,
-    /// The suspended workflow that was resumed.
+    /// Name of the suspended workflow that was resumed, if any.
     pub resumed: Option<String>,
 }
 
@@ -45,28 +45,28 @@ pub struct PhaseCompleted {
 pub struct WorkflowStopped {
     /// The workflow.
     pub workflow: String,
-    /// Its target.
+    /// The target of the workflow.
     pub target: Target,
-    /// The reason.
+    /// The reason for stopping.
     pub outcome: String,
-    /// The suspended workflow that was resumed.
+    /// Name of the suspended workflow that was resumed, if any.
     pub resumed: Option<String>,
 }
 
-/// Handling of an active workflow when another is started.
+/// Policy for an active workflow when another workflow is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ActivePolicy {
-    /// Refuse the new one.
+    /// Refuse the new workflow.
     Refuse,
-    /// End the active one and discard its progress.
+    /// End the active workflow and discard its progress.
     Replace,
-    /// Suspend the active one until the new one ends.
+    /// Suspend the active workflow until the new workflow ends.
     Suspend,
 }
 
 /// Starts a workflow.
 ///
-/// A workflow whose phases are all completed counts as ended, even if it was never stopped.
+/// An active workflow whose phases are all completed counts as ended, even if it was never stopped.
 pub(crate) fn start(
     node: &WorkflowState,
     workflow: &Workflow,
@@ -115,7 +115,7 @@ pub(crate) fn start(
     Ok((node, WorkflowStarted { workflow: workflow.clone(), target, replaced, suspended }))
 }
 
-/// A phase to complete.
+/// Request to complete a phase.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Completion<'a> {
     pub(crate) workflow: &'a Workflow,
@@ -126,13 +126,15 @@ pub(crate) struct Completion<'a> {
     pub(crate) skip_reason: Option<&'a str>,
 }
 
-/// Converts a phase number.
+/// Converts a phase number; returns an error if the number is not positive.
 pub(crate) fn phase_number(phase: i64) -> Result<usize, WorkflowError> {
     let number = usize::try_from(phase).ok().filter(|number| *number > 0);
     number.ok_or(WorkflowError::BadPhase { phase })
 }
 
-/// Checks that need no state: the phase exists, and the artifacts match its requirements.
+/// Checks the requirements of a phase that do not depend on progress.
+///
+/// The phase must exist, and the artifacts must match the phase's requirements.
 pub(crate) fn check_phase(workflow: &Workflow, number: usize, found: &[String]) -> Result<(), WorkflowError> {
     let total = workflow.phases.len();
     let none = || WorkflowError::NoSuchPhase { workflow: workflow.name.clone(), phase: number, total };
@@ -150,7 +152,7 @@ pub(crate) fn check_phase(workflow: &Workflow, number: usize, found: &[String]) 
     }
 }
 
-/// Completes a phase whose artifacts were found. The last one ends the workflow.
+/// Completes a phase whose artifacts were found. Completing the last phase ends the workflow.
 pub(crate) fn complete(
     node: &WorkflowState,
     completion: Completion<'_>,
@@ -194,7 +196,9 @@ pub(crate) fn complete(
     Ok((node, PhaseCompleted { workflow: name(), phase, total, artifacts, next, resumed }))
 }
 
-/// Checks that required tools of the phase were used, unless it is skipped, and that prohibited ones never were.
+/// Checks that the phase's required tools were used and that no prohibited tool was used.
+///
+/// With a skip reason, the required tools are not checked.
 fn check_tools(
     node: &WorkflowState,
     completion: Completion<'_>,
@@ -216,7 +220,7 @@ fn check_tools(
     Ok(())
 }
 
-/// Stops the active workflow and resumes the one that was suspended last.
+/// Stops the active workflow and resumes the workflow that was suspended last.
 pub(crate) fn stop(
     node: &WorkflowState,
     reason: Option<&str>,

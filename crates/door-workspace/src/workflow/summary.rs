@@ -1,4 +1,4 @@
-//! Reports workflow progress: the whole state, a summary, and the active rules.
+//! Reports on workflows: the whole state, a summary, and the active rules.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::error::WorkspaceError;
 use crate::state;
 use crate::workspace::{Workspace, blocking};
 
-/// Parts of keys whose values are secrets, without `_` and `-`.
+/// Parts of keys whose values are redacted as secrets. `_` and `-` in keys are ignored.
 const SECRET: [&str; 7] = ["apikey", "password", "secret", "token", "authorization", "cookie", "privatekey"];
 
-/// Replacement of a secret.
+/// Replacement for a redacted secret.
 const REDACTED: &str = "[REDACTED]";
 
 impl Workspace {
-    /// Returns `state.json` with secrets redacted, and a `summary` of the workflows.
+    /// Returns `state.json` with secrets redacted and with a `summary` of the workflows.
     pub async fn workflow_state(&self) -> Result<Value, WorkspaceError> {
         let (file, library) = (self.state().clone(), self.workflow_library().await?);
         let mut state = Arc::unwrap_or_clone(blocking(move || file.read_all()).await?);
@@ -78,7 +78,7 @@ fn summary(state: &Map<String, Value>, library: &WorkflowLibrary) -> Value {
     })
 }
 
-/// Summarizes one workflow; `None` if none is active.
+/// Summarizes the progress of one workflow; returns `None` if no workflow is active.
 fn progress(node: &WorkflowState, library: &WorkflowLibrary) -> Option<Value> {
     let active = node.active()?;
     let workflow = library.named(active);
@@ -91,7 +91,9 @@ fn progress(node: &WorkflowState, library: &WorkflowLibrary) -> Option<Value> {
     }))
 }
 
-/// Redacts secrets in the state. In the sections of agents and teams the keys are names.
+/// Redacts secrets in the state.
+///
+/// In the sections of agents and teams, the keys are names and are not checked.
 fn redact_state(state: &mut Map<String, Value>) {
     for (key, value) in state {
         match (key.as_str(), value) {
@@ -103,7 +105,7 @@ fn redact_state(state: &mut Map<String, Value>) {
     }
 }
 
-/// Redacts values under secret keys, at any depth.
+/// Redacts the values of secret keys, at any depth.
 fn redact(value: &mut Value) {
     match value {
         Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| redact_field(key, value)),

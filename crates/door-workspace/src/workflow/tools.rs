@@ -11,14 +11,14 @@ use crate::translate::iso;
 use crate::workspace::{Workspace, blocking};
 
 impl Workspace {
-    /// Records that an agent used a tool, as evidence for its governing workflow.
+    /// Records that an agent used a tool, as evidence for the agent's governing workflow.
     ///
-    /// Without an active workflow this only reads the metadata of `state.json`.
+    /// Without an active workflow, this only reads the metadata of `state.json`.
     pub async fn record_tool_use(&self, agent: Option<&Name>, tool: &str) -> Result<(), WorkspaceError> {
         self.record_tool_use_in(&self.snapshot().await?, agent, tool).await
     }
 
-    /// Records the use of a tool, given a snapshot that shows whether a workflow is active.
+    /// Records the use of a tool, using a snapshot that shows whether a workflow is active.
     pub async fn record_tool_use_in(
         &self,
         now: &Snapshot,
@@ -47,7 +47,7 @@ impl Workspace {
         self.check_tool_allowed_in(&self.snapshot().await?, agent, tool).await
     }
 
-    /// Checks a tool against a snapshot.
+    /// Checks a tool against the governing workflow in a snapshot.
     pub async fn check_tool_allowed_in(
         &self,
         now: &Snapshot,

@@ -1,7 +1,7 @@
 //! Progress of a workflow: keys of the session or of an agent's record in `state.json`.
 //!
-//! The keys are the protocol's. Unknown keys are retained. A value of the wrong type, which only another program can
-//! have written, reads as its initial value.
+//! The protocol defines the keys. Unknown keys are retained. A value of the wrong type can only come from another
+//! program and is read as the initial value.
 
 use std::fmt;
 
@@ -11,16 +11,16 @@ use switchboard_core::Name;
 use crate::error::WorkspaceError;
 use crate::state;
 
-/// Most recorded tool uses, as in the protocol; the oldest are dropped.
+/// Maximum number of recorded tool uses, as defined by the protocol. The oldest are dropped.
 const MAX_INVOCATIONS: usize = 500;
 
-/// Most recorded completed phases per workflow; the oldest are dropped.
+/// Maximum number of recorded completed phases per workflow. The oldest are dropped.
 const MAX_COMPLETED: usize = 200;
 
-/// Most suspended workflows.
+/// Maximum number of suspended workflows.
 pub(crate) const MAX_SUSPENDED: usize = 16;
 
-/// Keys of a workflow's progress, in the session and in an agent's record.
+/// Keys of a workflow's progress that both the session and agents' records have.
 const PROGRESS_KEYS: [&str; 6] = [
     "activeWorkflow",
     "activePersona",
@@ -30,13 +30,13 @@ const PROGRESS_KEYS: [&str; 6] = [
     "initialContext",
 ];
 
-/// Further keys of the session's progress.
+/// Additional keys of a workflow's progress in the session.
 const SESSION_PROGRESS_KEYS: [&str; 2] = ["id", "startTime"];
 
-/// Owner of a workflow: the session, or one agent.
+/// Target of a workflow: the session or one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// The session: all agents without a workflow of their own.
+    /// The session, which governs all agents without their own workflow.
     Session,
     /// One agent.
     Agent(Name),
@@ -57,7 +57,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// The session or an agent's record, as far as workflows are concerned.
+/// The workflow fields of the session or of an agent's record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct WorkflowState {
     pub(crate) target: Target,
@@ -69,17 +69,19 @@ pub(crate) struct Completed<'a> {
     pub(crate) phase: usize,
     pub(crate) at: String,
     pub(crate) notes: &'a str,
-    /// The last completed phase before it and the reason, if phases were skipped.
+    /// The last phase completed before this one, and the skip reason.
+    ///
+    /// `None` if no skip reason was given.
     pub(crate) skipped: Option<(usize, &'a str)>,
 }
 
 impl WorkflowState {
-    /// Reads a target's state; `None` if the agent has no record.
+    /// Reads a target's state; returns `None` if the agent has no record.
     pub(crate) fn of(state: &Map<String, Value>, target: &Target) -> Option<Self> {
         fields_of(state, target).map(|fields| Self { target: target.clone(), fields: fields.clone() })
     }
 
-    /// Writes the state back.
+    /// Writes the target's state back into `state.json`'s content.
     pub(crate) fn put(self, state: &mut Map<String, Value>) -> Result<(), WorkspaceError> {
         let gone = || WorkspaceError::DamagedState { problem: format!("{} has no record", self.target) };
         match &self.target {
@@ -89,16 +91,18 @@ impl WorkflowState {
         Ok(())
     }
 
-    /// Returns the governing state of an agent: its own if it has an active workflow, else the session's.
+    /// Returns the state that governs an agent.
+    ///
+    /// This is the agent's own state if it has an active workflow, otherwise the session's state.
     pub(crate) fn governing(state: &Map<String, Value>, agent: Option<&Name>) -> Option<Self> {
-        // Check before copying: this runs at every call, and mostly no workflow is active.
+        // Check before copying: this runs at every call, and usually no workflow is active.
         let is_active = |target: &Target| fields_of(state, target).and_then(active_in).is_some();
         let own = agent.map(|name| Target::Agent(name.clone())).filter(is_active);
         let target = own.or_else(|| Some(Target::Session).filter(is_active))?;
         Self::of(state, &target)
     }
 
-    /// Returns the active workflow.
+    /// Returns the name of the active workflow.
     pub(crate) fn active(&self) -> Option<&str> {
         active_in(&self.fields)
     }
@@ -118,12 +122,12 @@ impl WorkflowState {
         self.fields.insert(key.to_owned(), value.into());
     }
 
-    /// True while the provider of the terminals is not ready.
+    /// Returns true while the session waits for its terminals to be provisioned.
     pub(crate) fn awaits_provision(&self) -> bool {
         self.fields.get("provisioningStatus").and_then(Value::as_str) == Some("WAITING_FOR_PROVISION")
     }
 
-    /// Returns the tools used in a workflow, each with its phase.
+    /// Returns the tools that were used in a workflow, each with the phase number.
     pub(crate) fn tools_used<'n>(&'n self, workflow: &'n str) -> impl Iterator<Item = (usize, &'n str)> {
         let used = self.fields.get("workflowToolInvocations").and_then(Value::as_array);
         used.into_iter().flatten().filter_map(move |use_| {
@@ -159,17 +163,17 @@ impl WorkflowState {
         }
     }
 
-    /// Moves the progress of the active workflow to the suspended ones.
+    /// Moves the progress of the active workflow to the list of suspended workflows.
     pub(crate) fn suspend(&mut self, at: String) {
         let keys = PROGRESS_KEYS.into_iter().chain(SESSION_PROGRESS_KEYS);
         let present_keys = keys.filter_map(|key| Some((key.to_owned(), self.fields.get(key)?.clone())));
         let mut waiting: Map<String, Value> = present_keys.collect();
         waiting.insert("suspendedAt".into(), at.into());
-        // The caller has checked the limit.
+        // The list needs no limit here, because the caller has checked it.
         push(self.list("suspendedWorkflows"), waiting.into(), usize::MAX);
     }
 
-    /// Returns the names of the suspended workflows; the last one resumes first.
+    /// Returns the names of the suspended workflows. The last one is resumed first.
     pub(crate) fn suspended(&self) -> Vec<&str> {
         let waiting = self.fields.get("suspendedWorkflows").and_then(Value::as_array);
         waiting.into_iter().flatten().filter_map(waiting_name).collect()
@@ -186,7 +190,7 @@ impl WorkflowState {
 
     /// Resumes the workflow that was suspended last; returns its name.
     ///
-    /// An entry that names no workflow belongs to another program and stays.
+    /// An entry without a workflow name belongs to another program and stays in the list.
     pub(crate) fn resume(&mut self) -> Option<String> {
         let waiting = self.fields.get_mut("suspendedWorkflows").and_then(Value::as_array_mut)?;
         let last = waiting.iter().rposition(|entry| waiting_name(entry).is_some())?;
@@ -209,13 +213,17 @@ impl WorkflowState {
     }
 }
 
-/// Returns the name in an entry of `suspendedWorkflows`: an object, or the bare name.
+/// Returns the workflow name in an entry of `suspendedWorkflows`.
+///
+/// An entry is an object or a bare name.
 fn waiting_name(entry: &Value) -> Option<&str> {
     let name = entry.as_str().or_else(|| entry.get("activeWorkflow").and_then(Value::as_str));
     name.filter(|name| !name.is_empty())
 }
 
-/// Appends to a list and drops its oldest entries. A value that is no list becomes one.
+/// Appends an entry to a list and drops the oldest entries above the limit.
+///
+/// A value that is not a list becomes one.
 fn push(list: &mut Value, entry: Value, limit: usize) {
     let mut entries = match list.take() {
         Value::Array(entries) => entries,
@@ -227,7 +235,7 @@ fn push(list: &mut Value, entry: Value, limit: usize) {
     *list = Value::Array(entries);
 }
 
-/// Returns the record of a target.
+/// Returns the record of a target in the state.
 fn fields_of<'s>(state: &'s Map<String, Value>, target: &Target) -> Option<&'s Map<String, Value>> {
     match target {
         Target::Session => state.get("session").and_then(Value::as_object),
@@ -235,7 +243,7 @@ fn fields_of<'s>(state: &'s Map<String, Value>, target: &Target) -> Option<&'s M
     }
 }
 
-/// True if any workflow is active.
+/// Returns true if any workflow is active, for the session or an agent.
 pub fn is_any_workflow_active(state: &Map<String, Value>) -> bool {
     let session = fields_of(state, &Target::Session);
     let agents = ["terminals", "chatAgents"].into_iter().flat_map(|section| state::objects(state, section));

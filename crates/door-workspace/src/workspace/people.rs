@@ -1,4 +1,4 @@
-//! Agents and teams of a workspace, in the hub and in `state.json`, which other programs share.
+//! Agents and teams of a workspace, in the hub and in the shared `state.json`.
 
 use serde_json::{Map, Value};
 use switchboard_core::{AgentId, AgentRecord, Heartbeat, Name, TeamRecord, error_chain};
@@ -28,9 +28,9 @@ impl Workspace {
         Ok(record)
     }
 
-    /// Removes an agent from the hub and from `state.json`. Its mail stays.
+    /// Removes an agent from the hub and from `state.json`. The agent's messages stay.
     pub async fn deregister(&self, name: Name) -> Result<bool, WorkspaceError> {
-        // Remove it from the file first: an agent in the file would be imported again.
+        // Remove the agent from the file first; otherwise it would be imported again.
         let name = self.hub.directory().await?.canonical(&AgentId::local(name)).name;
         let (state, removed) = (self.state.clone(), name.clone());
         blocking(move || state.remove_agent(&removed)).await?;
@@ -41,7 +41,7 @@ impl Workspace {
         Ok(known)
     }
 
-    /// Renames an agent and moves its waiting and archived mail.
+    /// Renames an agent and moves its waiting and archived messages.
     pub async fn rename(&self, from: Name, to: Name) -> Result<AgentRecord, WorkspaceError> {
         let old = self.hub.directory().await?.canonical(&AgentId::local(from.clone())).name;
         let record = self.hub.agents().rename(from, to).await?;
@@ -56,8 +56,10 @@ impl Workspace {
         Ok(record)
     }
 
-    /// Finishes an interrupted [`rename`](Self::rename): moves archived mail and receipts, and renames the records. A
-    /// scan of the mailboxes moves the waiting mail.
+    /// Finishes an interrupted [`rename`](Self::rename).
+    ///
+    /// Moves archived messages and receipts, and renames the records. A scan of the mailboxes moves the waiting
+    /// messages.
     pub(crate) async fn finish_renaming(&self) -> Result<(), WorkspaceError> {
         let directory = self.hub.directory().await?;
         let (tree, state) = (self.tree.clone(), self.state.clone());
@@ -71,7 +73,7 @@ impl Workspace {
                     }
                 }
             }
-            // An unreadable file is rebuilt later, with the current names.
+            // Skip an unreadable file: it is rebuilt later, with the current names.
             let Ok(whole) = state.read_all() else { return Ok(()) };
             for (former, agent) in directory.aliases() {
                 if let Some(known) = directory.agent(&AgentId::local(agent.clone()))
@@ -136,8 +138,9 @@ impl Workspace {
         self.record_heartbeat_in(&*self.read_state_json().await, agent).await;
     }
 
-    /// Records a heartbeat like [`record_heartbeat`](Self::record_heartbeat), given the current content of
-    /// `state.json`.
+    /// Records a heartbeat of an agent, given the current content of `state.json`.
+    ///
+    /// Otherwise like [`record_heartbeat`](Self::record_heartbeat).
     pub async fn record_heartbeat_in(&self, known: &Map<String, Value>, agent: &AgentId) {
         if !is_heartbeat_due(known, &agent.name, self.hub.now()) {
             return;
@@ -192,7 +195,9 @@ impl Workspace {
         Ok(())
     }
 
-    /// Rewrites `state.json` from the hub's directory and keeps unknown keys. A damaged file is moved aside.
+    /// Rewrites `state.json` from the hub's directory and retains unknown keys.
+    ///
+    /// A damaged file is quarantined (moved aside).
     pub async fn rewrite_state(&self) -> Result<(), WorkspaceError> {
         let directory = self.hub.directory().await?;
         let state = self.state.clone();

@@ -2,16 +2,16 @@
 
 use serde_json::{Number, Value};
 
-/// The largest integer that every JSON reader represents exactly: 2^53 - 1.
+/// Largest integer that every JSON reader represents exactly: 2^53 - 1.
 const SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 /// `SAFE_INTEGER` as a double.
 const LARGEST_INTEGER: f64 = 9_007_199_254_740_991.0;
 
-/// From this value on, the canonical form of a number has an exponent.
+/// Magnitude from which on the canonical form of a number has an exponent.
 const FIRST_EXPONENT: f64 = 1e21;
 
-/// Returns the canonical form of a value; `None` if it contains a number without an exact form.
+/// Returns the canonical form of a value, or `None` if the value contains a number without an exact form.
 pub fn canonicalize(value: &Value) -> Option<Vec<u8>> {
     let mut text = String::new();
     write(value, &exact_number, &mut text)?;
@@ -20,7 +20,7 @@ pub fn canonicalize(value: &Value) -> Option<Vec<u8>> {
 
 /// Returns the canonical form of a value, except for numbers, which keep the text of `serde_json`.
 ///
-/// Every value has such a form, and values that differ have different ones. It suits local hashes; a signature needs
+/// Every value has such a form, and different values have different forms. It suits local hashes. A signature needs
 /// [`canonicalize`], because other programs write numbers in their own way.
 pub fn canonicalize_any(value: &Value) -> Vec<u8> {
     let mut text = String::new();
@@ -70,17 +70,20 @@ fn write_string(text: &str, out: &mut String) {
     out.push_str(&serde_json::to_string(text).unwrap_or_default());
 }
 
-/// Returns the text of RFC 8785 (that of ECMAScript); `None` if a reader could get another number.
+/// Returns the RFC 8785 text of a number, which is that of ECMAScript.
+///
+/// Returns `None` if a reader could parse another number from the text.
 fn exact_number(number: &Number) -> Option<String> {
     is_exact(number).then(|| serde_json_canonicalizer::to_string(number).ok()).flatten()
 }
 
-/// True if a number survives the conversion to a double, which the canonical form is made from.
+/// Returns true if a number survives the conversion to a double, from which the canonical form is made.
 fn is_exact(number: &Number) -> bool {
     match (number.as_i64(), number.as_u64()) {
         (_, Some(number)) => number <= SAFE_INTEGER,
         (Some(number), None) => number.unsigned_abs() <= SAFE_INTEGER,
-        // Between these bounds the canonical form is an integer, whose digits not every reader preserves.
+        // Between these bounds the canonical form is an integer with so many digits that not every reader preserves
+        // them.
         (None, None) => number.as_f64().is_some_and(|number| {
             let size = number.abs();
             number.is_finite() && (size <= LARGEST_INTEGER || size >= FIRST_EXPONENT)

@@ -15,12 +15,12 @@ use serde_json::value::RawValue;
 pub struct RawObject<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
 
 impl<'a> RawObject<'a> {
-    /// Parses an object; `None` if the value is not one.
+    /// Parses an object. Returns `None` if the value is not an object.
     pub fn parse(raw: &'a RawValue) -> Option<Self> {
         serde_json::from_str(raw.get()).ok()
     }
 
-    /// Returns a member's value. Of duplicates the last wins, as in most JSON parsers.
+    /// Returns a member's value. The last of duplicate members wins, as in most JSON parsers.
     pub fn get(&self, key: &str) -> Option<&RawValue> {
         self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| &**value)
     }
@@ -30,7 +30,7 @@ impl<'a> RawObject<'a> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
-    /// Sets a member's value in place (that of each duplicate), or appends the member.
+    /// Sets a member's value in place, in each duplicate, or appends the member.
     pub fn set(&mut self, key: impl Into<Cow<'a, str>>, value: Box<RawValue>) {
         let key = key.into();
         let mut same = self.0.iter_mut().filter(|(name, _)| *name == key).peekable();
@@ -51,12 +51,12 @@ impl<'a> RawObject<'a> {
         self.0.retain(|(name, value)| is_kept(name, value));
     }
 
-    /// Iterates over the members in order.
+    /// Returns an iterator over the members in their original order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// True if the object has no members.
+    /// Returns true if the object has no members.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -101,14 +101,16 @@ impl Serialize for RawObject<'_> {
     }
 }
 
-/// Serializes a value as raw JSON; `null` if it cannot be serialized, such as a map with keys that are not strings.
+/// Serializes a value as raw JSON.
+///
+/// Returns `null` if the value cannot be serialized, such as a map with keys that are not strings.
 pub fn to_raw(value: &(impl Serialize + ?Sized)) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// Deserializes an optional field as raw JSON. A field that is present as `null` is not `None`.
+/// Deserializes an optional field as raw JSON. A field that is present as `null` becomes `Some`.
 ///
-/// For `#[serde(borrow, default, deserialize_with = "…")]`.
+/// Use this function in `#[serde(borrow, default, deserialize_with = "…")]`.
 pub fn deserialize_present<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'de RawValue>, D::Error> {

@@ -1,4 +1,4 @@
-//! Strict JSON parser: rejects duplicate keys, and what a protocol's rules forbid.
+//! Strict JSON parser that rejects duplicate keys and enforces a protocol's limits.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use serde_json::{Map, Number, Value};
 /// Nesting depth at which the parser of `serde_json` gives up, before the stack is exhausted.
 pub const PARSER_DEPTH: u32 = 128;
 
-/// Limits of a protocol, beyond unique keys.
+/// Limits that a protocol sets on JSON, in addition to unique keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StrictRules {
     /// Maximum nesting depth, at most [`PARSER_DEPTH`].
     pub max_depth: u32,
-    /// True if texts may contain U+0000, which some readers take for the end of the text.
+    /// True if strings may contain U+0000, which some readers take for the end of the string.
     pub allows_nul: bool,
 }
 
-/// Parses JSON. Rejects texts that two parsers could read differently.
+/// Parses JSON, and rejects texts that two parsers could read differently.
 ///
-/// Most parsers use the last of duplicate keys and some the first, so a check could see another value than the
+/// Most parsers use the last of duplicate keys and some use the first, so a check could see another value than the
 /// recipient.
 pub fn parse_strict(bytes: &[u8], rules: StrictRules) -> Result<Value, serde_json::Error> {
     let mut parser = serde_json::Deserializer::from_slice(bytes);
@@ -35,7 +35,7 @@ struct Strict {
 }
 
 impl Strict {
-    /// Returns the parser of nested values; fails at the maximum depth.
+    /// Returns the parser for values one level deeper. Fails at the maximum depth.
     fn nested<E: Error>(self) -> Result<Self, E> {
         let Self { rules, depth } = self;
         if depth >= rules.max_depth {

@@ -1,8 +1,8 @@
-//! One-line forms of untrusted text for use within our sentences.
+//! One-line forms of untrusted text, for use within Switchboard's own sentences.
 
 use super::sanitize;
 
-/// Maximum number of characters of a text within our sentence: enough for an error message or a title.
+/// Maximum number of characters of an inline text: enough for an error message or a title.
 const LONGEST: usize = 300;
 
 /// Sanitizes a text to one line of at most 300 characters.
@@ -21,12 +21,12 @@ pub fn sanitize_inline(text: &str) -> String {
     format!("{}…", &words[..end])
 }
 
-/// Quotes an untrusted text for use within our sentence: sanitized, on one line, in double quotes.
+/// Quotes an untrusted text for use within a sentence: sanitized, on one line, in double quotes.
 pub fn quote_inline(text: &str) -> String {
     format!("\"{}\"", sanitize_inline(text).replace(is_double_quote, "'"))
 }
 
-/// Renders an untrusted label: bare if it is one plain word, otherwise quoted.
+/// Renders an untrusted label: bare if it is one plain word, otherwise in quotes.
 pub fn label_inline(text: &str) -> String {
     let is_plain =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '@' | '#' | '+');

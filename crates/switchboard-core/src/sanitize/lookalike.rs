@@ -1,12 +1,12 @@
 //! Look-alikes (homoglyphs) of ASCII letters, for tag names and commands.
 
-/// Mathematical alphabets: each has 26 capitals, then 26 small letters.
+/// Code points of the mathematical alphabets. Each alphabet has 26 capitals, then 26 small letters.
 const MATHEMATICAL: std::ops::RangeInclusive<u32> = 0x1d400..=0x1d6a3;
 
-/// First letters of the alphabet rows that copy A to Z: full width, circled, parenthesized, squared.
+/// First letters of the character rows that copy A to Z: full-width, circled, parenthesized and squared letters.
 const ROWS: [u32; 9] = [0xff21, 0xff41, 0x24b6, 0x24d0, 0x249c, 0x1f110, 0x1f130, 0x1f150, 0x1f170];
 
-/// Cyrillic, Greek and other letters that look like an ASCII letter, capitals and small letters.
+/// Cyrillic, Greek and other letters that look like an ASCII letter, both capital and small.
 const ALIKE: [(char, &str); 24] = [
     ('a', "аΑАαɑ"),
     ('b', "ЬВΒв"),
@@ -34,7 +34,7 @@ const ALIKE: [(char, &str); 24] = [
     ('y', "уУΥγү"),
 ];
 
-/// Maps a character to the small ASCII letter or digit that it is or looks like; others are unchanged.
+/// Maps a character to the small ASCII letter that it is or looks like. Other characters are unchanged.
 pub(super) fn fold(c: char) -> char {
     if c.is_ascii() {
         return c.to_ascii_lowercase();
@@ -49,7 +49,7 @@ pub(super) fn fold(c: char) -> char {
     ALIKE.iter().find(|(_, alike)| alike.contains(c)).map_or(c, |(letter_at, _)| *letter_at)
 }
 
-/// True for a non-ASCII letter or sign that looks like an ASCII one.
+/// Returns true for a non-ASCII letter or sign that looks like an ASCII one.
 fn is_lookalike(c: char) -> bool {
     const SIGNS: &str = "‐‑‒–—−⁃․‥⁄∕╱⧸‚‘’‛“”′″´˝；︰∶꞉ː⁏❘∣ǀ﹨∖⧵＄";
     !c.is_ascii() && (fold(c).is_ascii() || SIGNS.contains(c) || ('\u{ff01}'..='\u{ff5e}').contains(&c))
@@ -68,7 +68,7 @@ pub(super) fn push_revealed(word: &str, shown: &mut String) {
     }
 }
 
-/// Returns the small letter with this index, from 0.
+/// Returns the small letter at this position of the alphabet, counted from 0.
 fn letter_at(number: u32) -> char {
     u8::try_from(number).map_or('a', |number| char::from(b'a' + number % 26))
 }

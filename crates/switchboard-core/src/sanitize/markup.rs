@@ -50,13 +50,13 @@ const NAMES: [&str; 40] = [
     "warning",
 ];
 
-/// Prefix of the name of our own frames; the random nonce follows.
+/// Prefix of the name of Switchboard's own frames. The random nonce follows the prefix.
 const FRAME: &str = "untrusted";
 
-/// Number of characters of a tag that are searched for its name.
+/// Maximum number of characters of a tag that are searched for its name.
 const LONGEST: usize = 200;
 
-/// True for `<` and its look-alikes.
+/// Returns true for `<` and its look-alikes.
 pub(super) fn is_angle(c: char) -> bool {
     matches!(
         c,
@@ -98,7 +98,7 @@ fn disarm(text: &str, is_tag: impl Fn(Option<&str>) -> bool, flags: &mut BTreeSe
     let mut out = String::with_capacity(text.len() + 16);
     let mut rest = text;
     let last_close = text.rfind(is_close);
-    // The text within the brackets of a token is disarmed like any other.
+    // The loop continues within the brackets of a control token, so that text there is disarmed like any other.
     let mut is_in_token = false;
     while let Some(at) = rest.find(|c| is_angle(c) || is_bracket(c) || (is_in_token && is_closing_bracket(c)))
     {
@@ -132,7 +132,7 @@ fn disarm(text: &str, is_tag: impl Fn(Option<&str>) -> bool, flags: &mut BTreeSe
     out
 }
 
-/// True for `>` and its look-alikes.
+/// Returns true for `>` and its look-alikes.
 fn is_close(c: char) -> bool {
     matches!(c, '>' | '\u{203a}' | '\u{226f}' | '\u{fe65}' | '\u{ff1e}')
 }
@@ -145,7 +145,9 @@ fn is_closing_bracket(c: char) -> bool {
     matches!(c, ']' | '\u{ff3d}')
 }
 
-/// Returns a tag's text up to its end, at most [`LONGEST`] characters, because attributes may have any length.
+/// Returns a tag's text up to the end of the tag, at most [`LONGEST`] characters.
+///
+/// The limit is needed because attributes may have any length.
 fn beginning(text: &str) -> &str {
     let end = text.char_indices().enumerate().find(|(count, (_, c))| *count == LONGEST || is_close(*c));
     &text[..end.map_or(text.len(), |(_, (end, _))| end)]
@@ -157,14 +159,16 @@ fn inside_brackets(text: &str) -> Option<&str> {
     Some(&text[..end])
 }
 
-/// True for the text in brackets of a control token: `INST`, `/INST`. A word with punctuation, such as `(INST)`, is not one.
+/// Returns true if the text within brackets is a control token, such as `INST` or `/INST`.
+///
+/// A word with punctuation, such as `(INST)`, is not a token.
 fn is_bracket_token(inside: &str) -> bool {
     let has_brackets = tag_token(inside)
         .contains(|c| matches!(c, '(' | ')' | '&') || is_angle(c) || is_close(c) || is_bracket(c));
     !has_brackets && matches!(&*name_of(inside), "inst" | "sys")
 }
 
-/// True for a control token such as `|im_start|`, of any name.
+/// Returns true for a control token such as `|im_start|`, whatever its name.
 fn is_token(inside: &str) -> bool {
     let is_bar = |c: char| matches!(c, '|' | '\u{ff5c}');
     inside.starts_with(is_bar) && inside.len() > 1 && inside.ends_with(is_bar)

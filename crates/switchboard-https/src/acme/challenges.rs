@@ -16,7 +16,7 @@ use rustls::sign::CertifiedKey;
 use crate::error::Error;
 use crate::trust;
 
-/// Challenges of the current order; empty most of the time.
+/// Pending challenges of the current order. Most of the time there are none.
 #[derive(Debug, Default)]
 pub(crate) struct Challenges {
     /// Challenge certificates by host name, for TLS-ALPN-01 (RFC 8737).
@@ -37,7 +37,8 @@ impl Challenges {
             .key_provider
             .load_private_key(key)
             .map_err(|source| Error::Unusable { what: "the certificate of a challenge", source })?;
-        // Not checked against the certificate: rustls does not know its critical extension.
+        // The key is not checked against the certificate, because rustls does not know the certificate's critical
+        // extension.
         let key = CertifiedKey::new(vec![certificate.der().clone()], key);
         self.certificates.write().insert(name.to_owned(), Arc::new(key));
         Ok(())

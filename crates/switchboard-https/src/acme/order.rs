@@ -31,7 +31,7 @@ impl Issuer {
 
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(self.settings.names.clone())?;
-        // The names are in the subject alternative name extension; the server sets the rest.
+        // The names are in the subject alternative name extension, and the server sets all other fields.
         params.distinguished_name = DistinguishedName::new();
         let request = params.serialize_request(&key)?;
         order.finalize_csr(request.der()).await.map_err(|error| self.failed(error))?;

@@ -14,33 +14,33 @@ use crate::certificate::{LoadedCertificate, PemError};
 use crate::error::Error;
 use crate::settings::Acme;
 
-/// Far more than an account, or a chain with its key, needs.
+/// Maximum file size, far more than an account, or a chain with its key, needs.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 
-/// Only the owner may read or write.
+/// File mode: only the owner may read or write.
 const FILE_MODE: u32 = 0o600;
 
 /// Folder with the account and the certificate.
 ///
-/// File names contain a digest of what the file is for. An account at another server, or a certificate for other names,
-/// is therefore another file, and reverting the settings finds the old one.
+/// File names contain a digest of the settings that the file belongs to. An account at another server, or a certificate
+/// for other names, is therefore in another file, and reverting the settings finds the old file.
 pub(super) struct Store {
     dir: Dir,
     account: String,
     certificate: String,
 }
 
-/// Account as it is stored.
+/// Account in its stored form.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredAccount {
-    /// Contact URLs that the server has.
+    /// Contact URLs that the server knows.
     pub(super) contact: Vec<String>,
     /// URL and private key of the account.
     pub(super) credentials: AccountCredentials,
 }
 
 impl Store {
-    /// Opens the folder of the settings; creates it if it is missing.
+    /// Opens the folder from the settings, and creates it if it is missing.
     pub(super) fn open(settings: &Acme) -> Result<Self, Error> {
         let path = &settings.store;
         let failed = |source| FileError::Io { action: "make", path: path.clone(), source };
@@ -53,7 +53,7 @@ impl Store {
         })
     }
 
-    /// Returns the stored account. An unreadable one counts as none: a new account costs nothing.
+    /// Returns the stored account. An unreadable account counts as none, because a new account costs nothing.
     pub(super) fn account(&self) -> Result<Option<StoredAccount>, Error> {
         let Some(contents) = self.dir.read(&self.account, MAX_FILE_BYTES)? else { return Ok(None) };
         let read = serde_json::from_slice(&contents.bytes);
@@ -73,7 +73,7 @@ impl Store {
         Ok(self.dir.replace(&self.account, &bytes, FILE_MODE)?)
     }
 
-    /// Returns the stored certificate. An unusable one counts as none.
+    /// Returns the stored certificate. An unusable certificate counts as none.
     pub(super) fn certificate(&self) -> Result<Option<LoadedCertificate>, Error> {
         let Some(contents) = self.dir.read(&self.certificate, MAX_FILE_BYTES)? else { return Ok(None) };
         let loaded = load(&contents.bytes);
@@ -107,7 +107,7 @@ fn load(both: &[u8]) -> Result<LoadedCertificate, PemError> {
     LoadedCertificate::from_pem("the certificate by ACME", both, both)
 }
 
-/// Returns a short name for values of any length and content.
+/// Returns a short digest of values of any length and content, for file names.
 fn short_digest(parts: &[&str]) -> String {
     let digest = Sha256::digest(parts.join("\n").as_bytes());
     let mut short_digest = String::new();

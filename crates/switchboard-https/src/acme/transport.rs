@@ -1,6 +1,6 @@
 //! HTTPS transport to the ACME server.
 //!
-//! The owner configured the server, so there is no SSRF check; certificates are verified as for all other calls.
+//! The owner configured the server, so there is no SSRF check. Certificates are verified as for all other calls.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

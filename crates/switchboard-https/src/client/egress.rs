@@ -1,4 +1,4 @@
-//! SSRF guard: rules for the URLs and addresses that may be called. No IO.
+//! SSRF guard: rules for the URLs and addresses that may be called. It performs no I/O.
 //!
 //! Special addresses are those of IANA's special-purpose registries (RFC 6890 and its updates). For IPv6 the rule is an
 //! allow-list: only global unicast (2000::/3) is public.
@@ -11,8 +11,10 @@ use reqwest::Url;
 use crate::error::Error;
 use crate::host::{canonical, is_host_name};
 
-/// The only port below 1024 that needs no permission. The others belong to services with other protocols, some of which
-/// execute parts of a request that they cannot parse.
+/// The only port below 1024 that needs no permission of the owner.
+///
+/// The other ports below 1024 belong to services with other protocols, some of which execute parts of a request that
+/// they cannot parse.
 const HTTPS: u16 = 443;
 
 const fn v4(a: u8, b: u8, c: u8, d: u8, length: u8) -> Ipv4Net {
@@ -23,7 +25,7 @@ const fn v6(a: u16, b: u16, c: u16, length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), length)
 }
 
-/// IPv4 ranges that no public host has.
+/// Special-purpose IPv4 ranges, which no public host uses.
 const SPECIAL_V4: [(Ipv4Net, &str); 16] = [
     (v4(0, 0, 0, 0, 8), "this network"),
     (v4(10, 0, 0, 0, 8), "private"),
@@ -43,7 +45,7 @@ const SPECIAL_V4: [(Ipv4Net, &str); 16] = [
     (v4(240, 0, 0, 0, 4), "reserved"),
 ];
 
-/// IPv6 ranges: the special parts of [`PUBLIC_V6`], and names for some ranges outside of it.
+/// Special-purpose IPv6 ranges: those in [`PUBLIC_V6`], and names for some ranges outside of it.
 const SPECIAL_V6: [(Ipv6Net, &str); 12] = [
     (Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128), "loopback"),
     (Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 128), "unspecified"),
@@ -59,13 +61,13 @@ const SPECIAL_V6: [(Ipv6Net, &str); 12] = [
     (v6(0x3fff, 0, 0, 20), "for documentation"),
 ];
 
-/// Global unicast addresses.
+/// Range of the global unicast addresses.
 const PUBLIC_V6: Ipv6Net = v6(0x2000, 0, 0, 3);
 
-/// NAT64 prefix (RFC 6052): such an address stands for the IPv4 address in its last 32 bits.
+/// NAT64 prefix (RFC 6052). The last 32 bits of such an address are the IPv4 address that it stands for.
 const NAT64: Ipv6Net = v6(0x64, 0xff9b, 0, 96);
 
-/// Egress policy: the owner's exceptions beyond the public internet.
+/// Egress policy: the public internet plus the owner's exceptions.
 #[derive(Debug, Default)]
 pub(super) struct EgressPolicy {
     networks: Vec<IpNet>,
@@ -154,12 +156,12 @@ pub(super) fn special_range(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Redacts a URL for logs: everything after the path may be a secret.
+/// Redacts a URL for logs: the query, the fragment and the password may be secrets.
 fn redact_url(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);
-    // Fails for URLs that cannot have a password, so they have none.
+    // This fails only for URLs that cannot have a password.
     let _ = url.set_password(None);
     url.to_string()
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Number of entries at which those without a running call are removed.
+/// Number of host entries at which entries without a running call are removed.
 const HOSTS: usize = 256;
 
-/// Permits for calls, in total and per host. A call without a permit waits until its own timeout.
+/// Permits for calls, in total and per host. A call waits for a permit until its own timeout.
 pub(super) struct CallPermits {
     global: Arc<Semaphore>,
     hosts: Mutex<HashMap<String, Weak<Semaphore>>>,
@@ -31,7 +31,9 @@ impl CallPermits {
         }
     }
 
-    /// Waits for a permit. A call that waits for its host holds no global permit, which others could use.
+    /// Waits for a permit, first for that of the host.
+    ///
+    /// A call that waits for its host therefore holds no global permit that other calls could use.
     pub(super) async fn acquire(&self, host: &str) -> CallPermit {
         // Neither semaphore is ever closed, so both acquisitions succeed.
         let host_semaphore = self.host_semaphore(host).acquire_owned().await.ok();
@@ -39,7 +41,7 @@ impl CallPermits {
         CallPermit { _host: host_semaphore, _global: of_all }
     }
 
-    /// Returns the semaphore of a host, which exists while a call holds it or waits for it.
+    /// Returns the semaphore of a host, which exists while a call holds or awaits one of its permits.
     fn host_semaphore(&self, host: &str) -> Arc<Semaphore> {
         let mut hosts = self.hosts.lock();
         if let Some(places) = hosts.get(host).and_then(Weak::upgrade) {

@@ -10,8 +10,10 @@ use tokio::sync::Semaphore;
 use super::egress::EgressPolicy;
 use crate::error::Error;
 
-/// Maximum of concurrent lookups. The system's resolver blocks a thread for as long as a name server takes, and file
-/// reads use the same thread pool: an untrusted slow name server must not occupy all of it.
+/// Maximum number of concurrent lookups.
+///
+/// The system's resolver blocks a thread for as long as a name server takes, and file reads use the same thread pool. A
+/// slow, untrusted name server must not occupy all of this pool.
 const LOOKUPS: usize = 64;
 
 /// Source of addresses.
@@ -24,18 +26,18 @@ pub(super) enum Lookup {
     Fake(Fake),
 }
 
-/// Returns the addresses of a name.
+/// Fake resolver: returns the addresses of a name.
 #[cfg(test)]
 pub(super) type Fake = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
 
-/// Resolver for all connections to host names. A connection uses only addresses that it returned.
+/// DNS resolver for all connections to host names. A connection uses only the addresses that it returns.
 pub(super) struct Resolver {
     egress: Arc<EgressPolicy>,
     lookup: Lookup,
     lookups: Arc<Semaphore>,
 }
 
-/// Reason why a host has no usable address. `reqwest` wraps it, and `call_error` unwraps it.
+/// Reason why a host has no usable address. `reqwest` wraps this error, and `call_error` unwraps it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum ResolveError {
     /// One of the host's addresses is private or special.
@@ -43,7 +45,7 @@ pub(super) enum ResolveError {
     Forbidden {
         /// The address.
         address: IpAddr,
-        /// Its special-purpose range.
+        /// Special-purpose range of the address.
         range: &'static str,
     },
     /// The name has no address.
@@ -78,7 +80,7 @@ impl Resolve for Resolver {
             if addresses.is_empty() {
                 return Err(ResolveError::unknown(io::ErrorKind::NotFound.into()).into());
             }
-            // A forbidden address among public ones is no accident: the host is rejected.
+            // A forbidden address among public ones is not an accident, so the host is rejected.
             for &address in &addresses {
                 if let Err(Error::Forbidden { address, range, .. }) = egress.check_address(host, address) {
                     return Err(ResolveError::Forbidden { address, range }.into());
@@ -91,7 +93,7 @@ impl Resolve for Resolver {
     }
 }
 
-/// Queries the system's resolver. The blocking thread holds the permit, also after the caller has timed out.
+/// Queries the system's resolver. The blocking thread keeps its permit even after the caller has timed out.
 async fn lookup_system(host: String, lookups: Arc<Semaphore>) -> io::Result<Vec<IpAddr>> {
     let permit = lookups.acquire_owned().await.ok();
     let lookup = tokio::task::spawn_blocking(move || {
@@ -107,7 +109,7 @@ impl ResolveError {
         Self::Unknown { kind: error.kind(), text: error.to_string() }
     }
 
-    /// Converts to the error of this crate.
+    /// Converts the error to the error type of this crate.
     pub(super) fn to_error(&self, host: &str) -> Error {
         let host = host.to_owned();
         match self.clone() {

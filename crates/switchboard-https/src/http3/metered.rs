@@ -1,7 +1,7 @@
 //! QUIC streams that bound the memory of the HTTP/3 library.
 //!
-//! h3 buffers each frame other than DATA completely before it parses it, whatever length the frame declares. A client
-//! could make it buffer gigabytes. These streams wrap the transport and fail when h3 buffers more than a request header
+//! h3 buffers each frame other than DATA completely before parsing, whatever length the frame declares, so a client
+//! could make h3 buffer gigabytes. These streams wrap the transport and fail when h3 buffers more than a request header
 //! may have.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 /// Bytes that h3 may buffer beyond a request header: one read of the transport, and frame headers.
 const OVERHEAD: usize = 64 * 1024;
 
-/// Bytes that h3 buffers of one stream.
+/// Counter of the bytes that h3 buffers for one stream.
 #[derive(Debug)]
 pub(super) struct Meter {
     held: AtomicUsize,
@@ -30,7 +30,7 @@ pub(super) struct Meter {
 /// Meters of the streams of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Meters {
-    /// Has an entry for each open stream, and temporarily for closed ones.
+    /// Meters by stream. Each open stream has an entry, and a closed stream may keep its entry for a while.
     of_streams: Arc<Mutex<HashMap<StreamId, Weak<Meter>>>>,
     limit: usize,
 }
@@ -38,13 +38,13 @@ pub(super) struct Meters {
 impl Meter {
     /// Subtracts bytes that h3 has returned as part of a body.
     pub(super) fn release(&self, bytes: usize) {
-        // Saturates: a wrong sum must not underflow to a huge one.
+        // The subtraction saturates, so that a wrong sum cannot underflow to a huge one.
         let _ = self
             .held
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| Some(held.saturating_sub(bytes)));
     }
 
-    /// Adds bytes that h3 has received; fails above the limit.
+    /// Adds bytes that h3 has received. Fails above the limit.
     fn charge(&self, bytes: usize) -> Result<(), StreamErrorIncoming> {
         let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if held > self.limit {
@@ -163,7 +163,7 @@ macro_rules! opens_streams {
 opens_streams!(Metered);
 opens_streams!(Opener);
 
-/// Reads from a stream; stops it when h3 buffers too much of it.
+/// Reads from a stream, and stops the stream when h3 buffers too much of it.
 fn poll_metered<S: RecvStream<Buf = Bytes>>(
     stream: &mut S,
     meter: &Meter,

@@ -19,7 +19,7 @@ use crate::{Acme, Challenge, Error, ListenerHandle, Mode, Settings, listen};
 
 const LONG: Duration = Duration::from_hours(24 * 90);
 
-/// ACME server, the folder of the store, and the ports on which the server validates challenges.
+/// Test fixture: ACME server, folder of the store, and the ports on which the server validates challenges.
 struct Scene {
     pebble: Pebble,
     folder: TempDir,
@@ -112,7 +112,7 @@ async fn obtain_and_reload(challenge: impl FnOnce(&Scene) -> Challenge, test: &s
     let response = client(&root).build().unwrap().get(&url).send().await.unwrap();
     assert_eq!(response.text().await.unwrap(), "127.0.0.1 HTTP/2.0");
 
-    // Readable by the owner only: the folder, the account and the certificate.
+    // The folder, the account and the certificate are readable by the owner only.
     assert_eq!(scene.store().metadata().unwrap().mode() & 0o777, 0o700);
     let modes = modes(&scene.store());
     assert_eq!(modes.len(), 2, "{modes:?}");
@@ -120,7 +120,7 @@ async fn obtain_and_reload(challenge: impl FnOnce(&Scene) -> Challenge, test: &s
     shutdown.cancel();
     with_timeout(listening.finished()).await;
 
-    // The next run has the certificate immediately, and orders no other.
+    // The next run has the certificate immediately and orders no other certificate.
     let (again, shutdown) = scene.listen(scene.settings(challenge)).await;
     assert_eq!(again.certificate().borrow().as_ref(), Some(&certificate));
     shutdown.cancel();
@@ -202,7 +202,7 @@ async fn account_is_stored_updated_and_replaced() {
     assert_eq!(names, ["localhost", "peer.example"]);
     assert_eq!(first["credentials"], second["credentials"]);
     assert_eq!(second["contact"][0], "mailto:two@example.org");
-    // A server that deleted the account gets a new one.
+    // The account is created again if the server has deleted it.
     let mut pebble = scene.pebble;
     pebble = tokio::task::spawn_blocking(move || {
         pebble.replace();
@@ -221,7 +221,7 @@ async fn order_is_retried_until_validation_succeeds() {
         Ok(scene) => scene,
         Err(reason) => return tools::skip("tried_again_until_the_proof_is_seen", &reason),
     };
-    // The server validates on a port that nothing listens on.
+    // The server validates on a port on which no listener runs.
     let mut settings = scene.settings(Challenge::TlsAlpn);
     settings.address = any_port();
     let (listening, shutdown) = scene.listen(settings).await;

@@ -1,4 +1,4 @@
-//! HTTP/2 frame by frame, for clients that violate the protocol.
+//! HTTP/2 client that works frame by frame, for tests of clients that violate the protocol.
 
 use std::net::SocketAddr;
 
@@ -9,13 +9,13 @@ use tokio_rustls::client::TlsStream;
 
 use super::rig::{Rig, connect, tls, with_timeout};
 
-/// A single connection, which is never reopened.
+/// HTTP/2 client with a single connection, which is never reopened.
 pub(super) struct Http2 {
     stream: TlsStream<TcpStream>,
     next: u32,
 }
 
-/// Frame of the server.
+/// Frame that the server sent.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) kind: u8,
@@ -46,7 +46,7 @@ impl Http2 {
         self.stream.write_all(&frame).await.unwrap();
     }
 
-    /// Sends a request without a body; returns its stream id.
+    /// Sends a request without a body. Returns the stream id of the request.
     pub(super) async fn request(&mut self, path: &str) -> u32 {
         // GET and https are in the static table of HPACK; path and host are literals.
         let mut head = vec![0x82, 0x87];
@@ -84,7 +84,7 @@ impl Http2 {
         frames
     }
 
-    /// Reads the next frame; answers pings and settings.
+    /// Reads the next frame. Answers pings and settings.
     async fn frame(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).await.ok()?;

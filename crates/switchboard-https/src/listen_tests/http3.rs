@@ -1,4 +1,4 @@
-//! HTTP/3 with a client built on quinn and h3.
+//! Tests of HTTP/3 with a client built on quinn and h3.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ async fn http3_is_served_and_announced() {
     let mut client = Http3::connect(port, &rig.ca.file()).await;
     let (status, body) = client.ask(Method::GET, "/swarm/whoami", Bytes::new()).await.unwrap();
     assert_eq!((status.as_u16(), &*body), (200, &b"127.0.0.1 HTTP/3.0"[..]));
-    // More than the library may buffer.
+    // The body is larger than what h3 may buffer.
     let large = Bytes::from(vec![b'y'; 1024 * 1024]);
     let (status, body) = client.ask(Method::POST, "/echo", large.clone()).await.unwrap();
     assert_eq!(status, 200);
@@ -175,10 +175,10 @@ async fn write_endless_frame(connection: &Connection, kind: u8) -> (usize, quinn
 async fn endless_frame_is_not_buffered() {
     let rig = rig().await;
     let mut client = Http3::connect(rig.address().port(), &rig.ca.file()).await;
-    // A HEADERS frame, and a frame of an unknown type.
+    // The frame kinds are HEADERS and an unknown type.
     for kind in [1, 0x21] {
         let (poured, error) = write_endless_frame(&client.quic, kind).await;
-        // Bytes in flight when the stream was stopped, and those that the library may buffer.
+        // The bound covers bytes in flight when the stream was stopped, and bytes that h3 may buffer.
         assert!(poured < 2 * 1024 * 1024, "kind {kind}: {poured} bytes were taken");
         assert!(matches!(error, quinn::WriteError::Stopped(_)), "{error:?}");
     }

@@ -1,4 +1,4 @@
-//! Slow, silent, greedy and too many clients.
+//! Tests of slow, silent and greedy clients, and of too many clients.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::rig::{Rig, ask, with_timeout};
 
 const SHORT: Duration = Duration::from_millis(100);
 
-/// True if the server has closed the connection, gracefully or not.
+/// Returns true if the server has closed the connection, gracefully or not.
 async fn is_closed(stream: &mut (impl AsyncReadExt + Unpin)) -> bool {
     let mut rest = Vec::new();
     match with_timeout(stream.read_to_end(&mut rest)).await {
@@ -27,7 +27,7 @@ async fn is_closed(stream: &mut (impl AsyncReadExt + Unpin)) -> bool {
 async fn handshake_times_out() {
     let rig = Rig::with(|settings| settings.limits.handshake_timeout = SHORT).await;
     let mut silent = TcpStream::connect(rig.address()).await.unwrap();
-    // The start of a ClientHello, and nothing more.
+    // This client sends the start of a ClientHello and nothing more.
     let mut slow = TcpStream::connect(rig.address()).await.unwrap();
     slow.write_all(&[22, 3, 1, 2, 0, 1]).await.unwrap();
     assert!(is_closed(&mut silent).await);
@@ -99,7 +99,7 @@ async fn client_that_does_not_read_is_disconnected() {
     .await;
     let mut greedy = rig.connect(&[b"http/1.1"]).await.unwrap();
     greedy.write_all(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-    // Its permit, the only one, goes to another client.
+    // The only permit is released by the disconnected client and goes to another one.
     with_timeout(async { while rig.connect(&[b"http/1.1"]).await.is_err() {} }).await;
     rig.stop().await;
 }
@@ -112,7 +112,7 @@ async fn request_times_out_despite_pings() {
     client.send(4, 0, 0, &[0, 4, 0, 0, 0, 0]).await;
     client.request("/swarm/whoami").await;
     assert!(with_timeout(client.rest()).await.iter().all(|frame| frame.kind != 0), "it was sent something");
-    // A request whose response never starts.
+    // The response to this request never starts.
     let mut waiting = rig.connect(&[b"http/1.1"]).await.unwrap();
     waiting.write_all(b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     assert!(is_closed(&mut waiting).await);

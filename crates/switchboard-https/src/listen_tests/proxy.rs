@@ -1,4 +1,4 @@
-//! Listener behind a real nginx, with the configuration from the documentation.
+//! Tests of a listener behind a real nginx, with the configuration from the documentation.
 
 use http::HeaderName;
 use test_support::ca::PrivateCa;

@@ -37,7 +37,7 @@ pub(crate) const LONG: &[u8] = &[b'x'; 1024 * 1024];
 pub(crate) struct Gate {
     /// Requests to `/wait` that have arrived.
     pub(crate) arrived: Arc<Semaphore>,
-    /// Permits to complete them.
+    /// Permits to complete requests to `/wait`.
     pub(crate) open: Arc<Semaphore>,
 }
 
@@ -54,13 +54,13 @@ impl Gate {
         Self { arrived: Arc::new(Semaphore::new(0)), open: Arc::new(Semaphore::new(0)) }
     }
 
-    /// Waits until `count` requests have arrived.
+    /// Waits until `count` requests to `/wait` have arrived.
     pub(crate) async fn arrivals(&self, count: u32) {
         with_timeout(self.arrived.acquire_many(count)).await.unwrap().forget();
     }
 }
 
-/// Routes that report the client, echo, wait, and return a long body.
+/// Builds the routes that report the client, echo a body, wait, and return a long body.
 pub(crate) fn app(gate: Gate) -> Router {
     let whoami = |Extension(ClientAddress(address)): Extension<ClientAddress>, version: Version| async move {
         format!("{address} {version:?}")
@@ -93,7 +93,7 @@ pub(crate) fn app(gate: Gate) -> Router {
 }
 
 impl Rig {
-    /// Starts a listener with a certificate for `localhost` from files, and modified settings.
+    /// Starts a listener with modified settings and a certificate for `localhost` from files.
     pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let ca = PrivateCa::new();
         let (cert, key) = ca.issue_files(&["localhost"], Validity::Valid);
@@ -166,7 +166,7 @@ pub(crate) async fn connect(
     with_timeout(TlsConnector::from(Arc::new(config)).connect(name, stream)).await
 }
 
-/// Sends a request on a connection that stays open; returns the response body.
+/// Sends a request on a connection that stays open, and returns the response body.
 pub(crate) async fn ask(stream: &mut TlsStream<TcpStream>, path: &str) -> std::io::Result<String> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;

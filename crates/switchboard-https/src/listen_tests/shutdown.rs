@@ -1,4 +1,4 @@
-//! Shutdown while requests are in flight.
+//! Tests of a shutdown while requests are in flight.
 
 use std::time::Duration;
 

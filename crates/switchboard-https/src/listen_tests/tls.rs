@@ -1,4 +1,4 @@
-//! Certificates from files, versions of TLS and HTTP, and rejected settings.
+//! Tests of certificates from files, of TLS and HTTP versions, and of rejected settings.
 
 use std::path::PathBuf;
 
@@ -44,13 +44,13 @@ async fn curl_is_served() {
     rig.stop().await;
 }
 
-/// Builds the ClientHello of a client that supports at most TLS 1.1, or 1.2.
+/// Builds the ClientHello of a client that supports at most TLS 1.1 or TLS 1.2.
 fn hello(minor: u8) -> Vec<u8> {
     let mut body = vec![3, minor];
     body.extend([7; 32]);
-    // No session id, one cipher suite (TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256), no compression.
+    // The ClientHello has no session id, one cipher suite (TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256) and no compression.
     body.extend([0, 0, 2, 0xc0, 0x2b, 1, 0]);
-    // Curve, point format and signature algorithms.
+    // The extensions are the curve, the point format and the signature algorithms.
     let extensions = [0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0, 0, 13, 0, 4, 0, 2, 4, 3];
     body.extend([0, u8::try_from(extensions.len()).unwrap()]);
     body.extend(extensions);
@@ -71,7 +71,7 @@ async fn tls_1_1_is_refused() {
     stream.write_all(&hello(2)).await.unwrap();
     let mut answer = Vec::new();
     with_timeout(stream.read_to_end(&mut answer)).await.unwrap();
-    // Fatal alert `protocol_version`.
+    // The answer is the fatal alert `protocol_version`.
     assert_eq!((answer[0], &answer[5..]), (21, &[2, 70][..]), "{answer:?}");
     rig.stop().await;
 }
@@ -90,7 +90,7 @@ async fn reloaded_certificate_leaves_connections_open() {
     with_timeout(certificate.changed()).await.unwrap();
 
     assert_eq!(certificate_serial(&rig.connect(&[]).await.unwrap()), "02");
-    // The existing connection still works with its certificate.
+    // The existing connection still works with the old certificate.
     assert_eq!(ask(&mut old, "/swarm/whoami").await.unwrap(), "127.0.0.1 HTTP/1.1");
     rig.stop().await;
 }
@@ -101,12 +101,13 @@ async fn invalid_change_preserves_old_certificate() {
     let mut certificate = rig.listening.certificate();
     certificate.mark_unchanged();
     let (cert, key) = (rig.ca.file().with_file_name("cert.pem"), rig.ca.file().with_file_name("key.pem"));
-    // Another certificate without its key, then no certificate; each is polled several times.
+    // The file gets another certificate without its key, then no certificate at all; each state is polled several
+    // times.
     files::put_by_rename(&cert, rig.ca.issue(&["localhost"], Validity::Valid, 3).cert);
     assert_eq!(certificate_serial(&rig.connect(&[]).await.unwrap()), "01");
     files::put_by_rename(&cert, "nothing");
     assert_eq!(certificate_serial(&rig.connect(&[]).await.unwrap()), "01");
-    // A valid pair is loaded afterwards, as the first change.
+    // The valid pair that is written next is the first change that is loaded.
     rig.ca.issue(&["localhost"], Validity::Valid, 4).write(&cert, &key);
     with_timeout(certificate.changed()).await.unwrap();
     assert_eq!(certificate.borrow().as_ref().unwrap().serial, "04");
@@ -129,7 +130,7 @@ async fn symbolic_links_are_followed() {
     let other = rig.ca.issue(&["localhost"], Validity::Valid, 5);
     let (cert, key) = (rig.ca.file().with_file_name("c5.pem"), rig.ca.file().with_file_name("k5.pem"));
     other.write(&cert, &key);
-    // Like certbot's renewal: the symbolic links get new targets, and no file changes.
+    // As in a renewal by certbot, the symbolic links get new targets and no file changes.
     for (path, link) in [(&key, "key.link"), (&cert, "cert.link")] {
         let link = rig.ca.file().with_file_name(link);
         let temp = link.with_extension("new");

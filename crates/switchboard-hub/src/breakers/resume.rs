@@ -1,4 +1,4 @@
-//! Stopped messages, and how a person resumes them.
+//! Lists stopped messages and resumes them for a person.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::store::writer::Transaction;
 pub struct StoppedMessage {
     /// The message.
     pub stored: Stored,
-    /// Subject that the breaker counts by, as stored; a person resumes all messages of a subject together.
+    /// Stored subject of the breaker. A person resumes all messages of a subject together.
     pub subject: String,
     /// Reason for the stop.
     pub reason: String,
@@ -32,10 +32,9 @@ pub struct StoppedMessage {
 pub struct ResumedMessage {
     /// The stopped message.
     pub stopped: StoppedMessage,
-    /// Deliveries that are queued now.
+    /// Deliveries that were queued again.
     pub deliveries: Vec<Delivery>,
-    /// Deliveries that cannot be resumed: the link has already passed the message, and other hubs got nothing
-    /// for them.
+    /// Deliveries through the link that cannot be resumed, because the link has already passed the message.
     pub lost: Vec<Delivery>,
 }
 
@@ -65,7 +64,9 @@ pub(crate) fn list(db: &Connection) -> Result<Vec<StoppedMessage>, HubError> {
     Ok(stopped)
 }
 
-/// Resumes the subjects of the selected messages. Other messages of these subjects are resumed as well.
+/// Resumes the subjects of the selected messages.
+///
+/// All other stopped messages of these subjects are resumed as well.
 pub(crate) fn resume(
     tx: &mut Transaction<'_>,
     is_selected: impl Fn(&StoppedMessage) -> bool,
@@ -82,7 +83,7 @@ pub(crate) fn resume(
     }
     let mut resumed = Vec::new();
     for message in stopped.into_iter().filter(|message| selected.contains(&message.subject)) {
-        // A reply chain in the conversation continues, whichever breaker stopped it.
+        // Resets the conversation's counter too, so that the reply chain can continue, whichever breaker stopped it.
         reset_counter(tx, &thread_subject(message.stored.message.thread), last)?;
         resumed.push(release(tx, message)?);
     }
@@ -92,7 +93,7 @@ pub(crate) fn resume(
     Ok(resumed)
 }
 
-/// Resets the count of a subject.
+/// Resets the breaker's count for a subject.
 fn reset_counter(tx: &Transaction<'_>, subject: &str, last: i64) -> Result<(), HubError> {
     tx.db
         .prepare_cached("INSERT OR REPLACE INTO resumed (subject, seq, at) VALUES (?1, ?2, ?3)")?
@@ -100,7 +101,7 @@ fn reset_counter(tx: &Transaction<'_>, subject: &str, last: i64) -> Result<(), H
     Ok(())
 }
 
-/// Queues the deliveries of a message that were stopped for this reason.
+/// Queues the deliveries of a stopped message that were stopped for the same reason.
 fn release(tx: &mut Transaction<'_>, stopped: StoppedMessage) -> Result<ResumedMessage, HubError> {
     let message = &stopped.stored.message;
     let (mut deliveries, mut lost) = (Vec::new(), Vec::new());
@@ -108,7 +109,7 @@ fn release(tx: &mut Transaction<'_>, stopped: StoppedMessage) -> Result<ResumedM
         if delivery.state != DeliveryState::Refused || delivery.note.as_ref() != Some(&stopped.reason) {
             continue;
         }
-        // The link reads the journal in order and has long passed this message.
+        // The delivery is lost: the link reads the journal in order and has already passed this message.
         if delivery.route.door() == Door::Nats {
             lost.push(delivery);
             continue;
@@ -132,7 +133,9 @@ fn release(tx: &mut Transaction<'_>, stopped: StoppedMessage) -> Result<ResumedM
 }
 
 impl StoppedMessage {
-    /// True if an agent is its sender, its recipient, or the subject of the breaker.
+    /// Returns true if the stopped message concerns an agent.
+    ///
+    /// The agent is its sender or recipient, or the subject of the breaker.
     pub fn concerns(&self, agent: &AgentId) -> bool {
         let message = &self.stored.message;
         let key = agent.key();

@@ -1,7 +1,7 @@
-//! Claims among all linked hubs.
+//! Global claims: task claims among all linked hubs.
 //!
-//! The claiming process queues a request in the database, and the process that runs the link answers it, as it
-//! does for messages. So every process of the hub can claim, and without a running link no claim is granted.
+//! The claiming process queues a request in the database, and the process that runs the link answers it, as it does for
+//! messages. Every process of the hub can therefore claim, and without a running link no claim is granted.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::error::HubError;
 use crate::store::rows;
 use crate::store::writer::Transaction;
 
-/// Timeout for an answer of the link. A request is answered within that time, or not at all.
+/// Timeout for an answer of the link. A later answer is discarded.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Action on a claim.
+/// Action on a claim that the link carries out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimAction {
@@ -31,7 +31,7 @@ pub enum ClaimAction {
     Release,
 }
 
-/// Request to the link.
+/// Request to the link for an action on a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRequest {
     /// The action.
@@ -40,7 +40,7 @@ pub struct ClaimRequest {
     pub task: String,
     /// The claiming agent.
     pub agent: String,
-    /// Fence of the claim; for a new one, the lowest acceptable fence.
+    /// Fencing token of the claim; for a new claim, the lowest acceptable token.
     pub fence: i64,
     /// End of the lease, in microseconds since 1970.
     pub until: i64,
@@ -48,13 +48,13 @@ pub struct ClaimRequest {
     pub note: Option<String>,
 }
 
-/// Answer of the link.
+/// Answer of the link to a claim request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimAnswer {
-    /// Granted, with this fence.
+    /// The action was done under this fencing token.
     Done {
-        /// Fence of the claim.
+        /// Fencing token of the claim.
         fence: i64,
     },
     /// Another agent holds the task.
@@ -71,7 +71,7 @@ pub enum ClaimAnswer {
     },
 }
 
-/// Queues a request to the link, unless this hub itself refuses it.
+/// Queues a request to the link, unless this hub can refuse the request itself.
 pub(crate) fn enqueue_request(
     tx: &mut Transaction<'_>,
     act: ClaimAction,
@@ -89,7 +89,7 @@ pub(crate) fn enqueue_request(
     };
     let until = tx.now.saturating_add(bounded(lease)).unwrap_or(tx.now).as_microsecond();
     let request = ClaimRequest { act, task: task.to_string(), agent: agent.to_string(), fence, until, note };
-    // Requests that have timed out.
+    // Deletes requests that have timed out.
     tx.db.execute(
         "DELETE FROM claim_asks WHERE at < ?1 OR at > ?2",
         [oldest_live(tx.now), tx.now.as_microsecond()],
@@ -116,8 +116,10 @@ pub(crate) fn pending_requests(
     Ok(requests)
 }
 
-/// Applies an answer of the link to the claims of this hub. False if the request has timed out, or if another
-/// agent of this hub claimed the task in the meantime: then the link has to undo its part.
+/// Applies an answer of the link to the claims of this hub.
+///
+/// Returns false if the request has timed out, or if another agent of this hub claimed the task in the meantime. The
+/// link then has to undo its part.
 pub(crate) fn apply_answer(
     tx: &mut Transaction<'_>,
     id: i64,
@@ -146,7 +148,7 @@ pub(crate) fn apply_answer(
                 is_done = false;
             }
         },
-        // If the claim has ended here in the meantime, there is nothing to do.
+        // There is nothing to do if this hub's claim has ended in the meantime.
         (ClaimAction::Renew, ClaimAnswer::Done { fence }) => {
             let lease = SignedDuration::from_micros(request.until.saturating_sub(tx.now.as_microsecond()));
             if check(tx, &task, &agent, *fence).is_ok() {
@@ -182,7 +184,7 @@ pub(crate) fn withdraw(tx: &mut Transaction<'_>, id: i64) -> Result<Option<Claim
     Ok(answer)
 }
 
-/// Time before which requests have timed out.
+/// Returns the time before which requests have timed out.
 fn oldest_live(now: Timestamp) -> i64 {
     now.saturating_sub(SignedDuration::try_from(ANSWER_TIMEOUT).unwrap_or_default())
         .unwrap_or(now)

@@ -1,4 +1,4 @@
-//! Reservations: advisory leases on files. They warn other agents and block no write.
+//! Reservations: advisory leases on files, which warn other agents and block no write.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, params};
@@ -11,19 +11,19 @@ use crate::claims::{bounded, micros};
 use crate::error::HubError;
 use crate::store::writer::Transaction;
 
-/// Default lease of a reservation.
+/// Default lease duration of a reservation.
 pub const RESERVATION_LEASE: SignedDuration = SignedDuration::from_mins(30);
 
 /// Reservation of files by an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
-    /// The agent that holds it.
+    /// The agent that holds the reservation.
     pub holder: AgentId,
     /// Repository and work tree.
     pub tree: WorkTree,
     /// Pattern of paths within the tree.
     pub pattern: String,
-    /// True if it counts in every tree of the repository.
+    /// True if the reservation applies to every work tree of the repository.
     pub shared: bool,
     /// Note of the holder.
     pub note: Option<String>,
@@ -42,17 +42,17 @@ pub struct ReservationRequest {
     pub tree: WorkTree,
     /// Patterns of the files.
     pub patterns: Vec<Pattern>,
-    /// True if it applies to every tree of the repository.
+    /// True if the reservation applies to every work tree of the repository.
     pub shared: bool,
     /// Note of the agent.
     pub note: Option<String>,
-    /// Requested lease.
+    /// Requested lease duration.
     pub lease: SignedDuration,
 }
 
 const COLUMNS: &str = "holder, repository, tree, pattern, shared, note, made_at, until";
 
-/// Reserves all patterns, or none if one of them overlaps another agent's reservation.
+/// Reserves all patterns, or none if any of them overlaps another agent's reservation.
 pub(crate) fn reserve(
     tx: &mut Transaction<'_>,
     request: &ReservationRequest,
@@ -107,8 +107,9 @@ pub(crate) fn reserve(
     Ok(granted)
 }
 
-/// Releases an agent's reservations in a tree: those with these patterns, or all. Returns how many were
-/// released.
+/// Releases an agent's reservations in a tree: those with these patterns, or all of them.
+///
+/// Returns how many reservations were released.
 pub(crate) fn unreserve(
     tx: &mut Transaction<'_>,
     agent: &AgentId,
@@ -167,11 +168,11 @@ pub(crate) fn list(db: &Connection, now: Timestamp) -> Result<Vec<Reservation>, 
 }
 
 impl Reservation {
-    /// True if work of another agent at `pattern` in a tree conflicts with this reservation.
+    /// Returns true if another agent's work at `pattern` in a tree conflicts with this reservation.
     pub fn conflicts_with(&self, tree: &WorkTree, shared: bool, pattern: &Pattern) -> bool {
         let same_tree = self.tree.root == tree.root
             || (self.tree.repository == tree.repository && (self.shared || shared));
-        // An unreadable pattern reserves nothing.
+        // A reservation with an unreadable pattern has no effect.
         same_tree && Pattern::parse(&self.pattern).is_ok_and(|own| own.overlaps(pattern))
     }
 }

@@ -1,22 +1,22 @@
-//! Work trees: the repository of a folder, and the name of a path within it.
+//! Work trees: the repository of a folder, and the name of a path within the tree.
 //!
-//! A Git repository can be checked out in several folders (`git worktree`). They share one history, but each
-//! has its own files: agents in different work trees do not conflict until both commit.
+//! A Git repository can be checked out in several folders (`git worktree`). These share one history, but each has its
+//! own files: agents in different work trees do not conflict until both commit.
 
 use std::path::{Component, Path, PathBuf};
 
 use switchboard_core::{Pattern, PatternError, has_wildcard};
 
-/// A work tree: the root folder of a checkout.
+/// Work tree: the root folder of a checkout, and its repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkTree {
-    /// Folder that all trees of a repository share: Git's own folder, or the tree itself without Git.
+    /// Folder that all work trees of a repository share: the common Git folder, or the tree itself without Git.
     pub repository: String,
-    /// Its root folder, with symbolic links resolved.
+    /// Root folder of the tree, with symbolic links resolved.
     pub root: String,
 }
 
-/// A path or pattern that cannot be reserved.
+/// Error of a path or pattern that cannot be reserved.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkTreeError {
     /// The folder cannot be read.
@@ -30,9 +30,9 @@ pub enum WorkTreeError {
     /// The path is outside of the tree.
     #[error("'{}' is outside of {root}", .text.escape_debug())]
     Outside {
-        /// The text as given.
+        /// The path as given.
         text: String,
-        /// The tree.
+        /// Root folder of the tree.
         root: String,
     },
     /// The text is empty.
@@ -44,14 +44,16 @@ pub enum WorkTreeError {
     /// Brace expansion yields too many patterns.
     #[error("'{}' expands to more than {most} patterns", .text.escape_debug())]
     TooMany {
-        /// The text as given.
+        /// The pattern as given.
         text: String,
-        /// The maximum.
+        /// Maximum number of patterns.
         most: usize,
     },
 }
 
-/// Most patterns that the braces of one pattern may expand to. It bounds the work of one request.
+/// Maximum number of patterns that the braces of one pattern may expand to.
+///
+/// The limit bounds the work of one request.
 const MOST: usize = 64;
 
 impl WorkTree {
@@ -68,14 +70,15 @@ impl WorkTree {
         Ok(Self { repository: text(&repository), root: text(root) })
     }
 
-    /// Returns the working folder and tree of a caller in `folder`: its own, or those of the workspace if the
-    /// folder does not belong to it.
+    /// Returns the working folder and the work tree of a caller in `folder`.
+    ///
+    /// A folder that does not belong to the workspace yields the workspace's folder and tree.
     pub fn locate(folder: &Path, workspace: &Path) -> Result<(PathBuf, Self), WorkTreeError> {
         let (here, home) = (Self::of(folder)?, Self::of(workspace)?);
         let is_within = resolve(folder).starts_with(resolve(workspace));
         let is_plain = here.root == here.repository;
         match (is_within, is_plain) {
-            // Without a repository, the workspace is the tree.
+            // A folder of the workspace without a repository belongs to the workspace's tree.
             (true, true) => Ok((folder.to_owned(), home)),
             (true, false) => Ok((folder.to_owned(), here)),
             (false, _) if here.repository == home.repository => Ok((folder.to_owned(), here)),
@@ -83,23 +86,23 @@ impl WorkTree {
         }
     }
 
-    /// Returns the main checkout of the repository, if this tree was added to it with `git worktree`.
+    /// Returns the main checkout of the repository, if this tree was added with `git worktree`.
     pub fn main_tree(&self) -> Option<PathBuf> {
         let repository = Path::new(&self.repository);
         let main = (repository.file_name()? == ".git").then(|| repository.parent()).flatten()?;
         (main != Path::new(&self.root)).then(|| main.to_owned())
     }
 
-    /// Expands a text that a person wrote in a folder of the tree into patterns.
+    /// Expands a path or pattern that a person wrote in a folder of the tree.
     ///
-    /// The part before the first wildcard is a path. Symbolic links in it are followed, so that a file has one
-    /// name however it is reached. A folder stands for everything in it.
+    /// The part before the first wildcard is a path. Symbolic links in it are resolved, so that a file has the same
+    /// name by every path that leads to it. A folder stands for everything in it.
     pub fn patterns(&self, folder: &Path, glob: &str) -> Result<Vec<Pattern>, WorkTreeError> {
         let mut patterns = Vec::new();
         for text in
             braces(glob).ok_or_else(|| WorkTreeError::TooMany { text: glob.to_owned(), most: MOST })?
         {
-            // An unset shell variable must not select everything.
+            // An empty text is refused: an unset shell variable must not select everything.
             if text.trim().is_empty() {
                 return Err(WorkTreeError::Nothing);
             }
@@ -110,7 +113,7 @@ impl WorkTree {
         Ok(patterns)
     }
 
-    /// Returns the names of a pattern within the tree.
+    /// Returns the names within the tree that a path or pattern stands for.
     fn within(&self, folder: &Path, glob: &str) -> Result<Vec<String>, WorkTreeError> {
         let (path, rest) = split(glob);
         let outside = || WorkTreeError::Outside { text: glob.to_owned(), root: self.root.clone() };
@@ -118,7 +121,7 @@ impl WorkTree {
         let resolved = resolve(&written);
         let mut names = vec![self.name_of(&resolved).ok_or_else(outside)?];
         if rest.is_empty() {
-            // A symbolic link is a file too, besides its target.
+            // A symbolic link is reserved together with its target.
             if let (Some(parent), Some(name)) = (written.parent(), written.file_name())
                 && written.is_symlink()
                 && let Some(link) = self.name_of(&resolve(parent).join(name))
@@ -136,7 +139,7 @@ impl WorkTree {
         Ok(names)
     }
 
-    /// Returns the name of a path within the tree; `None` if the path is outside.
+    /// Returns the name of a path within the tree, or `None` if the path is outside.
     fn name_of(&self, path: &Path) -> Option<String> {
         path.strip_prefix(&self.root).ok().map(text)
     }
@@ -150,7 +153,7 @@ fn joined(base: &str, other: &str) -> String {
     if base.is_empty() { other.to_owned() } else { format!("{base}/{other}") }
 }
 
-/// Splits a pattern into the path before its first wildcard, and the rest.
+/// Splits a pattern into the path before its first wildcard and the rest.
 fn split(text: &str) -> (&str, &str) {
     let mut at = 0;
     for part in text.split_inclusive('/') {
@@ -180,8 +183,10 @@ fn resolve(path: &Path) -> PathBuf {
     resolved
 }
 
-/// Finds the Git folder that all trees of a repository share. `.git` is that folder, or a file that names the
-/// tree's own Git folder, whose `commondir` file names the shared one.
+/// Finds the Git folder that all work trees of a repository share.
+///
+/// `.git` is either that folder, or a file that names the work tree's own Git folder, whose `commondir` file names the
+/// shared one.
 fn common_folder(git: &Path) -> Option<PathBuf> {
     if git.is_dir() {
         return git.canonicalize().ok();
@@ -195,7 +200,7 @@ fn common_folder(git: &Path) -> Option<PathBuf> {
     common.canonicalize().ok()
 }
 
-/// Expands braces: `a.{rs,md}` yields two patterns. `None` if there are too many.
+/// Expands braces: `a.{rs,md}` yields two patterns. Returns `None` if there are too many.
 fn braces(text: &str) -> Option<Vec<String>> {
     let mut open = vec![text.to_owned()];
     let mut done = Vec::new();
@@ -217,7 +222,7 @@ fn braces(text: &str) -> Option<Vec<String>> {
     Some(done)
 }
 
-/// Finds a pair of braces with a comma and no braces in it.
+/// Finds an innermost pair of braces that contains a comma.
 fn inner_braces(text: &str) -> Option<(usize, usize)> {
     let mut from = 0;
     loop {

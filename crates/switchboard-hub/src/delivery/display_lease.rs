@@ -1,9 +1,9 @@
 //! Display leases: at most one adapter displays a message to its reader.
 //!
-//! Several adapters can reach a model at once: a tool result, a waiting tool call, a hook of its client, a
-//! notice in its terminal. An adapter leases a message before it displays it, and no other adapter displays it
-//! meanwhile. A completed delivery waits in no queue, so its lease columns serve for this: `owner` is the
-//! holder, `due_at` the end of the lease. A displayed message is `seen` and cannot be leased again.
+//! Several adapters can reach a model at once: a tool result, a waiting tool call, a hook of its client, a notice in
+//! its terminal. An adapter leases a message before it displays it, and no other adapter displays it meanwhile. A
+//! completed delivery waits in no queue, so its lease columns are reused: `owner` is the holder, and `due_at` is the
+//! end of the lease. A displayed message is `seen` and cannot be leased again.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, params};
@@ -15,26 +15,31 @@ use crate::journal::maintenance;
 use crate::store::rows;
 use crate::store::writer::Transaction;
 
-/// Owner of a message that was only announced to its reader: its length, and where to read it.
+/// Lease owner that marks a message as announced.
+///
+/// The reader was told only the message's length and where to read it.
 const ANNOUNCED: &str = "told";
 
-/// Time for which an announced message is not announced again unasked. A model that has not read it by then
-/// gets one more announcement.
+/// Time before an announced message may be announced again unasked.
+///
+/// A model that has not read the message by then gets one more announcement.
 const ANNOUNCE_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
 
-/// Longer than the slowest program takes to answer.
+/// Maximum display lease, longer than the slowest program takes to answer.
 const MAX_LEASE: SignedDuration = SignedDuration::from_hours(24);
 
-/// Trigger of the display: the reader's request, or the hub.
+/// Trigger of a display: the reader's request (pull) or the hub (push).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DisplayMode {
-    /// The reader requested it.
+    /// The reader requested the message.
     Pull,
-    /// It is displayed unasked. A recently announced message is skipped.
+    /// The message is displayed unasked. A recently announced message is skipped.
     Push,
 }
 
-/// Leases those of these messages that the agent has not seen and no other adapter has leased; returns them.
+/// Leases the messages that the agent has not seen and no other adapter has leased.
+///
+/// Returns the ids of the messages that were leased.
 pub(crate) fn acquire(
     tx: &mut Transaction<'_>,
     agent: &AgentId,
@@ -58,9 +63,9 @@ pub(crate) fn acquire(
     Ok(held)
 }
 
-/// True if a lease on a message may be taken over.
+/// Returns true if the lease on a message may be taken over.
 fn is_available(owner: &str, due: Timestamp, now: Timestamp, mode: DisplayMode) -> bool {
-    // Later than any lease lasts: the clock was set back.
+    // The end is later than any lease allows, so the clock was set back.
     let is_lost = now.saturating_add(MAX_LEASE).is_ok_and(|latest| due > latest);
     if owner == ANNOUNCED {
         return mode == DisplayMode::Pull || due <= now || is_lost;
@@ -69,8 +74,9 @@ fn is_available(owner: &str, due: Timestamp, now: Timestamp, mode: DisplayMode) 
     due <= now || is_lost || process.parse::<ProcessIdentity>().map_or(true, |process| process.has_exited())
 }
 
-/// Ends a lease: marks messages as seen or announced, and releases the rest. Returns the deliveries that became
-/// seen.
+/// Ends a lease: marks messages as seen or announced, and releases the rest.
+///
+/// Returns the deliveries that became seen.
 pub(crate) fn release(
     tx: &mut Transaction<'_>,
     agent: &AgentId,
@@ -91,7 +97,7 @@ pub(crate) fn release(
     Ok(seen)
 }
 
-/// Returns number, holder and end of lease of a delivery that its reader has not seen.
+/// Returns the number, holder and lease end of a delivery that its reader has not seen.
 fn find_unseen(
     tx: &Transaction<'_>,
     agent: &AgentId,

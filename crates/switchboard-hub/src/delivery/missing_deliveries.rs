@@ -1,5 +1,6 @@
-//! Deliveries that are missing although their message is in the journal: a part of the database was damaged, or
-//! another program wrote to it.
+//! Restores deliveries that are missing although their message is in the journal.
+//!
+//! They are missing because a part of the database was damaged, or because another program wrote to it.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +12,21 @@ use crate::journal::reads;
 use crate::journal::submit::READ_BACK;
 use crate::store::rows::{self, MESSAGE_COLUMNS, SPREAD, Stored};
 
-/// A message that has lost deliveries.
+/// Message with missing deliveries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingDeliveries {
     /// The message.
     pub stored: Stored,
-    /// Agents without a delivery, judged by the current directory.
+    /// Agents whose delivery is missing, according to the current directory.
     pub agents: Vec<AgentId>,
 }
 
-/// Finds messages after a journal number that have lost deliveries. For a message to a group that still has
-/// some, the number of missing deliveries equals the gaps in their numbering: its other recipients are not
-/// known.
+/// Finds messages after a journal number that have lost deliveries.
 ///
-/// Channel posts are skipped: a post lies in its channel for all readers, and may never have had a delivery.
+/// If a message to a group still has some deliveries, only as many are reported as there are gaps in their numbering,
+/// because its original recipients are not known.
+///
+/// Channel posts are skipped: every reader reads the post in its channel, and a post may never have had a delivery.
 pub(crate) fn find(
     db: &Connection,
     directory: &Directory,
@@ -45,8 +47,9 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// Restores the missing deliveries of a message; returns how many. `known` has the states of some; the others
-/// are queued again, and their recipients may get the message a second time, which is better than never.
+/// Restores the missing deliveries of a message; returns their number.
+///
+/// `known` has the states of some deliveries. The others are queued again: a duplicate is better than a lost message.
 pub(crate) fn restore(
     db: &Connection,
     directory: &Directory,
@@ -57,7 +60,7 @@ pub(crate) fn restore(
     requeue(db, directory, &stored, known)
 }
 
-/// Restores all missing deliveries of a recovered database, before files are read back.
+/// Restores all missing deliveries of a recovered database, before messages are read back from files.
 pub(crate) fn restore_all(db: &Connection, directory: &Directory) -> Result<(), HubError> {
     for stored in find_gaps(db, 0)? {
         requeue(db, directory, &stored, &[])?;
@@ -103,7 +106,7 @@ fn plan_missing(
         plan.deliveries.into_iter().filter(|planned| !has_one(&planned.agent)).collect();
     if let Some((last, _)) = existing.last_key_value() {
         let gaps = usize::try_from(last + 1).unwrap_or_default().saturating_sub(existing.len());
-        // The agents registered longest were most likely there then.
+        // The agents that registered first were most likely members when the message was sent.
         missing.sort_by_key(|planned| directory.agent(&planned.agent).map(|record| record.registered_at));
         missing.truncate(gaps);
     }
@@ -138,10 +141,10 @@ fn requeue(
     Ok(count)
 }
 
-/// Note on a delivery that is queued again.
+/// Note on a restored delivery whose state is unknown.
 const LOST: &str = "its state was lost";
 
-/// Inserts a delivery in its state, as if all transitions had happened at once.
+/// Inserts a delivery in a given state, as if all transitions had happened at once.
 fn insert(
     db: &Connection,
     stored: &Stored,

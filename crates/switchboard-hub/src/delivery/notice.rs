@@ -1,4 +1,4 @@
-//! Notices: messages of the hub itself about other messages.
+//! Notices: messages that the hub itself writes about other messages.
 
 use std::sync::Arc;
 
@@ -12,8 +12,9 @@ use crate::journal::submit;
 use crate::store::rows;
 use crate::store::writer::Transaction;
 
-/// True if a message is a notice of this hub or another one. No program answers a notice automatically: its
-/// subject may be that agents answer too much.
+/// Returns true if a message is a notice of this hub or of another hub.
+///
+/// No program answers a notice automatically, because the notice may be about agents that answer too much.
 pub fn is_notice(message: &Message) -> bool {
     let (from, origin) = (&message.from, &message.origin);
     let is_of_a_hub = match (&from.realm, &origin.route) {
@@ -55,7 +56,7 @@ pub(crate) fn write(
         signed: None,
     };
     let digest = rows::digest(&notice);
-    // A sender that only reads its mailbox folder gets it there.
+    // The mailbox folder is included for a sender that reads nothing else.
     let planned = plan(&notice, &tx.directory.value.clone(), true)?;
     let seq = tx.next_seq()?;
     tx.append(seq, &notice, &digest)?;
@@ -67,8 +68,9 @@ pub(crate) fn write(
     Ok(id)
 }
 
-/// Notifies the sender of a message who got no direct answer: a sender in a workspace has the answer or a
-/// receipt, and other owners are notified by their own hub.
+/// Notifies the sender of a message, unless the sender is notified in another way.
+///
+/// A sender in a workspace has the answer or a receipt, and a sender of another owner is notified by its own hub.
 pub(crate) fn write_to_sender(
     tx: &mut Transaction<'_>,
     about: &Message,
@@ -79,7 +81,7 @@ pub(crate) fn write_to_sender(
     let is_told = about.origin.native.door == Door::Workspace || sender.realm.is_some();
     if !is_told && tx.directory.value.agent(&sender).is_some() {
         match write(tx, about, sender, body, metadata) {
-            // A sender without a mailbox cannot be notified; its message is accepted all the same.
+            // A sender without a mailbox cannot be notified; its message is accepted anyway.
             Ok(_) | Err(HubError::Unresolved(_)) => {}
             Err(error) => return Err(error),
         }

@@ -1,7 +1,7 @@
-//! The outbox: a persistent queue of deliveries, leased to the door that makes them.
+//! Outbox: a persistent queue of deliveries, each leased to the door that delivers it.
 //!
-//! queued → in flight (leased, fenced) → delivered, refused, expired, or failed until its retry is due. A lease
-//! that expires, or whose owner is dead, makes its delivery due again (redelivery); the fence invalidates the late
+//! queued → in flight (leased, fenced) → delivered, refused, expired, or failed until its retry is due. A lease that
+//! expires, or whose owner is dead, makes its delivery due again (redelivery). The fencing token invalidates a late
 //! report of the former owner.
 
 mod forward_loops;
@@ -30,22 +30,24 @@ pub(crate) use self::state::{
 use crate::error::HubError;
 use crate::store::writer::{Transaction, Writer};
 
-/// Prefix of the note on a delivery that failed because its disk is full, over its quota or read-only. No probe
-/// detects a quota, and a mailbox may be on another disk than the store.
+/// Prefix of the note on a delivery that failed because of the disk.
+///
+/// The disk is full, over quota or read-only. No probe detects a quota, and a mailbox may be on another disk than the
+/// store.
 pub const WAITS_FOR_DISK: &str = "it waits for the disk: ";
 
-/// Most deliveries that are leased ahead for one door. The others wait in the database.
+/// Maximum number of deliveries that are leased ahead for one door. The others wait in the database.
 const IN_FLIGHT: usize = 256;
 
 /// The doors that are open in this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Doors {
     open: Arc<Mutex<HashMap<Door, mpsc::Sender<Handoff>>>>,
-    /// Number of times that a door was opened.
+    /// Number of times a door was opened.
     opened: Arc<AtomicU64>,
     owner: Arc<str>,
     clock: Clock,
-    /// The writer, for reports; set once it runs.
+    /// Writer that records reports; set once it runs.
     writer: Arc<std::sync::OnceLock<Writer>>,
 }
 
@@ -53,19 +55,20 @@ pub(crate) struct Doors {
 #[derive(Debug)]
 pub struct Outbound {
     queue: mpsc::Receiver<Handoff>,
-    /// Received from the queue and not returned yet, so that a dropped future loses nothing.
+    /// Deliveries received from the queue and not yet returned, so that a dropped future loses nothing.
     buffered: Vec<Handoff>,
     doors: Doors,
 }
 
-/// One delivery, leased to its door. Dropped without a report, it returns to the queue; dropped by a panic, it
-/// is retried with backoff.
+/// Delivery that is leased to its door.
+///
+/// If it is dropped without a report, it returns to the queue; if it is dropped by a panic, it is retried with backoff.
 #[doc(alias = "leased delivery")]
 #[derive(Debug)]
 pub struct Handoff {
     /// The message to deliver.
     pub message: Arc<Message>,
-    /// Its number in the journal.
+    /// Number of the message in the journal.
     pub seq: i64,
     /// Recipient, route and state.
     pub delivery: Delivery,
@@ -77,16 +80,16 @@ pub struct Handoff {
 struct Lease {
     id: DeliveryId,
     fence: i64,
-    /// End of the first half of the lease; after it, the lease is renewed before the work starts.
+    /// End of the first half of the lease. After that, the lease is renewed before the work starts.
     fresh_until: Timestamp,
     writer: Writer,
 }
 
-/// Handoff that waits until its transaction is on disk.
+/// Handoff that is held back until its transaction is committed.
 pub(crate) struct PendingHandoff {
     permit: mpsc::OwnedPermit<Handoff>,
     handoff: Handoff,
-    /// Attached only when it is sent: a handoff whose transaction failed has nothing to report on.
+    /// Lease, attached only when the handoff is sent: if the transaction failed, there is no delivery to report on.
     lease: Option<Lease>,
 }
 
@@ -96,13 +99,14 @@ impl Doors {
         Self { open: Arc::default(), opened: Arc::default(), owner, clock, writer: Arc::default() }
     }
 
-    /// Connects reports to the writer. Writer and doors keep each other alive, so [`Doors::close`] has to be
-    /// called for either to end.
+    /// Connects the doors to the writer that records their reports.
+    ///
+    /// Writer and doors keep each other alive, so [`Doors::close`] has to be called before either can end.
     pub(crate) fn attach(&self, writer: Writer) {
         let _ = self.writer.set(writer);
     }
 
-    /// Opens a door: from now on this process makes its deliveries.
+    /// Opens a door: from now on, this process makes the door's deliveries.
     pub(crate) fn open(&self, door: Door) -> Outbound {
         let (sender, queue) = mpsc::channel(IN_FLIGHT);
         self.open.lock().insert(door, sender);
@@ -110,7 +114,7 @@ impl Doors {
         Outbound { queue, buffered: Vec::new(), doors: self.clone() }
     }
 
-    /// Returns the id of this process as deliveries name it.
+    /// Returns the id of this process, as stored in the leases of deliveries.
     pub(crate) fn owner(&self) -> &str {
         &self.owner
     }
@@ -124,7 +128,7 @@ impl Doors {
         self.open.lock().remove(&door);
     }
 
-    /// Returns how often a door was opened.
+    /// Returns how many times a door was opened.
     pub(crate) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Acquire)
     }
@@ -137,7 +141,9 @@ impl Doors {
         self.open.lock().keys().copied().collect()
     }
 
-    /// Reserves a slot in a door's queue, if the door is open and has one.
+    /// Reserves a permit for a slot in a door's queue.
+    ///
+    /// Returns `None` if the door is closed or its queue is full.
     fn permit(&self, door: Door) -> Option<mpsc::OwnedPermit<Handoff>> {
         let sender = self.open.lock().get(&door)?.clone();
         sender.try_reserve_owned().ok()
@@ -145,7 +151,7 @@ impl Doors {
 }
 
 impl Outbound {
-    /// Returns the next deliveries, at least one and at most `most`; none once the hub shuts down.
+    /// Returns the next deliveries, between one and `most`; returns none once the hub shuts down.
     pub async fn next(&mut self, most: usize) -> Vec<Handoff> {
         loop {
             if self.buffered.is_empty() && self.queue.recv_many(&mut self.buffered, most).await == 0 {
@@ -160,8 +166,9 @@ impl Outbound {
         }
     }
 
-    /// Closes the receiver and returns the deliveries that were leased and not received. Dropped while the hub
-    /// is open, they would wait for their retry, behind later messages.
+    /// Closes the receiver and returns the deliveries that were leased and not received.
+    ///
+    /// If such deliveries were dropped while the hub is open, they would wait for their retry, behind later messages.
     pub async fn close(mut self) -> Vec<Handoff> {
         self.queue.close();
         let mut rest = std::mem::take(&mut self.buffered);
@@ -171,7 +178,7 @@ impl Outbound {
         rest
     }
 
-    /// Renews old leases, and drops deliveries that another process has taken over.
+    /// Renews old leases; drops deliveries that another process has taken over.
     async fn renew_leases(&mut self) {
         let now = self.doors.clock.now();
         let leases = self.buffered.iter().filter_map(|handoff| handoff.lease.as_ref());
@@ -179,7 +186,7 @@ impl Outbound {
             leases.filter(|lease| lease.fresh_until <= now).map(|lease| (lease.id, lease.fence)).collect();
         let Some(writer) = self.doors.writer.get().filter(|_| !old.is_empty()) else { return };
         let batch = old.clone();
-        // A closed hub renews nothing; the report of the outcome will fail with that.
+        // A closed hub renews nothing; the later report of the outcome will fail with that error.
         let Ok(renewed) = writer.write(move |tx| renew(tx, &batch)).await else { return };
         self.buffered.retain_mut(|handoff| {
             let Some(lease) = &mut handoff.lease else { return true };
@@ -189,7 +196,7 @@ impl Outbound {
             }
             match renewed.get(&key.0) {
                 Some(fresh_until) => lease.fresh_until = *fresh_until,
-                // The lease is lost, so there is nothing to report.
+                // The lease is lost, so no outcome can be reported.
                 None => handoff.lease = None,
             }
             handoff.lease.is_some()
@@ -198,9 +205,9 @@ impl Outbound {
 }
 
 impl Handoff {
-    /// Reports the outcome of the attempt; returns once it is recorded.
+    /// Reports the outcome of the attempt; returns once the outcome is recorded.
     ///
-    /// Returns the new state, or `None` if another process has taken the delivery over in the meantime and this
+    /// Returns the new state, or `None` if another process has taken the delivery over in the meantime, so that this
     /// report no longer counts.
     pub async fn report(self, outcome: Outcome) -> Result<Option<DeliveryState>, HubError> {
         Self::report_all(vec![(self, outcome)]).await.pop().unwrap_or(Err(HubError::Closed))
@@ -214,7 +221,8 @@ impl Handoff {
         let Some(writer) = reports.iter().flatten().map(|report| report.lease.writer.clone()).next() else {
             return (0..count).map(|_| Err(HubError::Closed)).collect();
         };
-        // After a power failure the deliveries are redelivered, and the doors find what they wrote before.
+        // After a power failure the deliveries are redelivered, and the doors deduplicate them against what they wrote
+        // before.
         let settled =
             async { writer.queue_repeatable(move |tx| record_outcomes(tx, reports)).await?.result().await };
         match settled.await {
@@ -223,7 +231,7 @@ impl Handoff {
         }
     }
 
-    /// Creates the handoff of a delivery that was leased to its submitter when it was queued.
+    /// Creates the handoff of a delivery that its submitter leased when queueing it.
     pub(crate) fn of_submitter(
         writer: &Writer,
         now: Timestamp,
@@ -235,8 +243,9 @@ impl Handoff {
         Self { message, seq, delivery, lease: Some(lease) }
     }
 
-    /// Renews the lease, for work that queues longer than a lease lasts. Returns at once. If another process
-    /// has taken the delivery over, nothing changes.
+    /// Renews the lease, for work that may wait longer than a lease lasts.
+    ///
+    /// Returns at once. If another process has taken the delivery over, nothing changes.
     pub fn renew_lease(&self) {
         if let Some(Lease { id, fence, writer, .. }) = &self.lease {
             let lease = (*id, *fence);
@@ -250,14 +259,16 @@ impl Handoff {
     }
 }
 
-/// Outcome of an attempt.
+/// Report of the outcome of an attempt, with its fencing token.
 struct Report {
     delivery: Delivery,
     lease: Lease,
     outcome: Outcome,
 }
 
-/// Records outcomes of attempts. An error of one report is its own; an error of the database fails all of them.
+/// Records outcomes of attempts in one transaction.
+///
+/// An error of one report affects only that report; an error of the database fails all of them.
 fn record_outcomes(
     tx: &mut Transaction<'_>,
     reports: Vec<Option<Report>>,
@@ -283,7 +294,7 @@ fn record_outcomes(
 impl Drop for Handoff {
     fn drop(&mut self) {
         if let Some(Lease { id, fence, writer, .. }) = self.lease.take() {
-            // A panic would repeat; a door that shuts down has not failed.
+            // A panic would repeat, so it is retried with backoff; a door that shuts down has not failed.
             let outcome = if std::thread::panicking() {
                 Outcome::Unreachable { reason: NO_OUTCOME.into() }
             } else {

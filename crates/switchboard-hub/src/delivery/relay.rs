@@ -1,7 +1,7 @@
-//! Relay to other hubs: the part of the journal that concerns them, and the link's progress.
+//! Relay of messages to other hubs: the outgoing part of the journal, and the link's progress.
 //!
-//! The journal is the queue: the link reads it from a cursor, and no door queues its deliveries. Their state
-//! advances with the link's reports: relayed, then accepted or refused by the other hub.
+//! The journal is the queue: the link reads it from a cursor, and no door queues these deliveries. Their state advances
+//! with the link's reports: relayed, then accepted or refused by the other hub.
 
 use jiff::Timestamp;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
@@ -16,32 +16,33 @@ use crate::journal::reads;
 use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, SPREAD, Stored};
 use crate::store::writer::Transaction;
 
-/// Bytes of message text in one batch, to bound memory; the message that exceeds it is the last of the batch.
+/// Maximum bytes of message text in one batch, to bound memory. The message that exceeds the limit is the last of its
+/// batch.
 const BYTES: usize = 4 << 20;
 
-/// Topic of the hub's notes that hold the state of the link.
+/// Topic of the notes that hold the state of the link.
 pub const LINK: &str = "link";
 
 /// Key of the note with this hub's name.
 const NAME: &str = "hub";
 
-/// Batch of messages for other hubs.
+/// Batch of outgoing messages for other hubs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutgoingBatch {
     /// The messages, in order.
     pub messages: Vec<OutgoingRelay>,
-    /// The next cursor: how far the journal was scanned.
+    /// Cursor for the next batch: the number up to which the journal was scanned.
     pub until: i64,
-    /// True if more may follow.
+    /// True if more messages may follow.
     pub more: bool,
 }
 
-/// A message for other hubs.
+/// Outgoing message for other hubs, with its deliveries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutgoingRelay {
     /// The message.
     pub stored: Stored,
-    /// All of its deliveries, including those within this hub.
+    /// All deliveries of the message, including those within this hub.
     pub deliveries: Vec<Delivery>,
 }
 
@@ -59,16 +60,16 @@ pub struct RemoteReceipt {
 /// Status of a message in another hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiptStatus {
-    /// It is in that hub's journal.
+    /// The message is in the other hub's journal.
     Accepted,
-    /// That hub refused it.
+    /// The other hub refused the message.
     Refused {
         /// The reason.
         reason: String,
     },
-    /// Its reader has seen it.
+    /// The reader has seen the message.
     Seen,
-    /// Its reader acknowledged it.
+    /// The reader has acknowledged the message.
     Acknowledged {
         /// The reader's note.
         note: Option<String>,
@@ -76,7 +77,9 @@ pub enum ReceiptStatus {
 }
 
 impl ReceiptStatus {
-    /// Returns the state, with its note, that the status advances a delivery to; `None` if it changes nothing.
+    /// Returns the state and note to which this status advances a delivery.
+    ///
+    /// Returns `None` if nothing changes.
     fn advance(&self, from: DeliveryState) -> Option<(DeliveryState, Option<&String>)> {
         match self {
             Self::Accepted => from.is_pending().then_some((DeliveryState::Delivered, None)),
@@ -96,16 +99,16 @@ impl ReceiptStatus {
 pub struct RelayedPosts {
     /// The posts, in order.
     pub posts: Vec<Stored>,
-    /// The next cursor: how far the journal was scanned.
+    /// Cursor for the next call: the number up to which the journal was scanned.
     pub until: i64,
-    /// True if more may follow.
+    /// True if more posts may follow.
     pub more: bool,
 }
 
-/// Returns messages of this hub after a cursor that are addressed to a group, a channel, or an agent of another
-/// hub. A notice about a relayed message has the door of that message, but no route.
+/// Returns outgoing messages after a cursor.
 ///
-/// Scans at most `limit` journal numbers.
+/// These are messages of this hub for a group, a channel, or an agent of another hub. A notice about a relayed message
+/// has the door of that message, but no route. Scans at most `limit` journal numbers.
 pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<OutgoingBatch, HubError> {
     let newest: i64 = db.query_row("SELECT coalesce(max(seq), 0) FROM messages", [], |row| row.get(0))?;
     let until = newest.min(after.saturating_add(limit)).max(after);
@@ -126,7 +129,7 @@ pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoi
             Ok(OutgoingRelay { stored, deliveries })
         });
         match read {
-            // It was found in a shared folder, and the hub that wrote it has relayed it.
+            // Skipped: this hub found the message in a shared folder, and the hub that wrote it has relayed it.
             Ok(relay) if relay.stored.message.is_from_other_hub() => {}
             Ok(relay) => {
                 bytes += relay.stored.message.body.len();
@@ -145,12 +148,14 @@ pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoi
     Ok(OutgoingBatch { messages, until, more: until < newest })
 }
 
-/// Returns relayed messages after a cursor that were posted in a channel of their hub without being addressed
-/// to it. Scans at most `limit` journal numbers.
+/// Returns relayed channel posts after a cursor.
+///
+/// They were posted in a channel of their hub without being addressed to that channel. Scans at most `limit` journal
+/// numbers.
 pub(crate) fn relayed_posts(db: &Connection, after: i64, limit: i64) -> Result<RelayedPosts, HubError> {
     let newest: i64 = db.query_row("SELECT coalesce(max(seq), 0) FROM messages", [], |row| row.get(0))?;
     let until = newest.min(after.saturating_add(limit)).max(after);
-    // Most messages have no such key, and a text search for it costs less than to parse them all.
+    // Most messages do not have this key, and a text search for it costs less than parsing all metadata.
     let sql = format!(
         "SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.seq > ?1 AND m.seq <= ?2 AND m.door = 'nats' \
          AND m.metadata LIKE '%\"{POSTED_IN}\"%' ORDER BY m.seq"
@@ -161,7 +166,7 @@ pub(crate) fn relayed_posts(db: &Connection, after: i64, limit: i64) -> Result<R
     while let Some(row) = rows.next()? {
         match Stored::read(row) {
             Ok(stored) => posts.push(stored),
-            // `doctor` reports it.
+            // Skipped here; `doctor` reports damaged messages.
             Err(HubError::DamagedMessage { .. }) => {}
             Err(other) => return Err(other),
         }
@@ -169,8 +174,9 @@ pub(crate) fn relayed_posts(db: &Connection, after: i64, limit: i64) -> Result<R
     Ok(RelayedPosts { posts, until, more: until < newest })
 }
 
-/// Cursor over the deliveries of a part of the journal, advanced along with its messages: both are sorted by
-/// number, and a step from one to the next costs less than a query for each.
+/// Cursor over the deliveries of a part of the journal, advanced along with the messages.
+///
+/// Messages and deliveries are both sorted by number, and a step of the cursor costs less than a query per message.
 struct DeliveryCursor<'s> {
     rows: Rows<'s>,
     /// Number of the next delivery.
@@ -178,7 +184,7 @@ struct DeliveryCursor<'s> {
 }
 
 impl<'s> DeliveryCursor<'s> {
-    /// Opens the cursor on the deliveries of messages after one number up to another.
+    /// Opens the cursor on the deliveries of messages numbered above `after`, up to `until`.
     fn new(statement: &'s mut Statement<'_>, after: i64, until: i64) -> Result<Self, HubError> {
         let ([first, _], [_, end]) = (rows::delivery_ids(after.saturating_add(1)), rows::delivery_ids(until));
         let mut cursor = Self { rows: statement.query([first, end])?, next: None };
@@ -208,18 +214,18 @@ impl<'s> DeliveryCursor<'s> {
     }
 }
 
-/// Returns this hub's name among the linked hubs, if it was linked.
+/// Returns this hub's name among the linked hubs, or `None` if it was never linked.
 pub(crate) fn own_name(db: &Connection) -> Result<Option<Name>, HubError> {
     let notes = maintenance::notes(db, Door::Nats, LINK)?;
     Ok(notes.iter().find(|(key, _)| key == NAME).and_then(|(_, name)| Name::parse(name).ok()))
 }
 
-/// Sets this hub's name.
+/// Sets this hub's name among the linked hubs.
 pub(crate) fn set_own_name(tx: &mut Transaction<'_>, name: &Name) -> Result<(), HubError> {
     maintenance::put_note(tx, Door::Nats, LINK, NAME, Some(name.as_str()))
 }
 
-/// Records how far the journal has been relayed, and that these deliveries are in flight.
+/// Records how far the journal has been relayed, and marks deliveries as in flight.
 pub(crate) fn mark_relayed(
     tx: &mut Transaction<'_>,
     key: &str,
@@ -262,7 +268,7 @@ pub(crate) fn apply_receipts(
             .optional()?;
         let Some(seq) = seq else { continue };
         for mut delivery in reads::deliveries(tx.db, seq, id)? {
-            // Matched by route: a hub may speak for agents that are not its own.
+            // The recipient is matched by route, because a hub may relay for agents of another hub.
             let is_recipient = delivery.agent.name == agent.name
                 && matches!(&delivery.route, Route::Hub { hub } if Some(hub) == agent.realm.as_ref());
             let Some((state, note)) = status.advance(delivery.state).filter(|_| is_recipient) else {
@@ -271,7 +277,7 @@ pub(crate) fn apply_receipts(
             if let ReceiptStatus::Refused { reason } = &status {
                 report_refused_forward(tx, &delivery, reason)?;
             } else if delivery.state.is_pending() && state != DeliveryState::Delivered {
-                // A reader that has seen it has received it, even if that receipt is still on its way.
+                // A reader that has seen the message has received it, even if the receipt for that is still in transit.
                 put_state(tx, &mut delivery, DeliveryState::Delivered, None)?;
             }
             put_state(tx, &mut delivery, state, note.cloned())?;
@@ -281,7 +287,7 @@ pub(crate) fn apply_receipts(
     Ok(moved)
 }
 
-/// Expires deliveries to other hubs that have waited since before a moment, at most `most` of them.
+/// Expires at most `most` deliveries to other hubs that were queued before a moment.
 pub(crate) fn expire_remote_deliveries(
     tx: &mut Transaction<'_>,
     before: Timestamp,

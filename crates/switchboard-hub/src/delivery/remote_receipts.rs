@@ -1,8 +1,8 @@
-//! Receipts for other hubs: an agent of this hub has seen or acknowledged their message.
+//! Receipts for other hubs: an agent of this hub has seen or acknowledged one of their messages.
 //!
-//! A receipt is recorded in the transaction of the state change, by whichever process, and deleted when the
-//! other hub's stream has it. So it survives any number of crashes, and only the latest state of a delivery is
-//! sent.
+//! Any process records a receipt in the transaction that changes the delivery's state; the receipt is deleted when the
+//! other hub's stream has stored it. It therefore survives any number of crashes, and only the latest state of a
+//! delivery is sent.
 
 use rusqlite::{Connection, params};
 use switchboard_core::{Address, Delivery, DeliveryState, Door, MessageId, Name};
@@ -12,32 +12,36 @@ use crate::error::HubError;
 use crate::store::rows::{self, DELIVERY_COLUMNS, SPREAD, state_number};
 use crate::store::writer::Transaction;
 
-/// Topic of the notes. The keys are numbers of deliveries, the values their states.
+/// Topic of the notes that hold pending receipts: the key is a delivery's number, the value is its state.
 const TOPIC: &str = "owed";
 
-/// Receipt that is still to be sent to another hub.
+/// Pending receipt: it is still to be sent to another hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingReceipt {
     key: String,
     value: String,
-    /// The update; `None` if the message was removed, and with it everything to report.
+    /// The update, or `None` if the message was removed.
+    ///
+    /// Without the message there is nothing left to report.
     pub update: Option<ReceiptUpdate>,
 }
 
-/// Update on a message of another hub.
+/// Status update on a message that came from another hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiptUpdate {
     /// The hub that the message came from.
     pub hub: Name,
     /// The message.
     pub id: MessageId,
-    /// Its recipient, by the name that the other hub uses: it does not know of forwards here.
+    /// Recipient of the message, by the name that the other hub uses.
+    ///
+    /// The other hub does not know of forwards here.
     pub agent: Name,
     /// The status to report.
     pub status: ReceiptStatus,
 }
 
-/// Records a receipt for a delivery that was seen or acknowledged, if its message came from another hub.
+/// Records a receipt for a message of another hub that was seen or acknowledged.
 pub(crate) fn record(
     tx: &Transaction<'_>,
     delivery: &Delivery,
@@ -81,7 +85,7 @@ pub(crate) fn pending(db: &Connection, limit: usize) -> Result<Vec<PendingReceip
             let status = match delivery.state {
                 DeliveryState::Seen => ReceiptStatus::Seen,
                 DeliveryState::Acknowledged => ReceiptStatus::Acknowledged { note: delivery.note },
-                // It has expired since, which the other hub finds out by itself.
+                // The delivery has expired in the meantime, which the other hub detects itself.
                 _ => return None,
             };
             let agent = match row.get::<_, String>(4).ok()?.parse().ok()? {
@@ -95,7 +99,7 @@ pub(crate) fn pending(db: &Connection, limit: usize) -> Result<Vec<PendingReceip
     Ok(receipts)
 }
 
-/// Deletes sent receipts, unless the state has changed since.
+/// Deletes sent receipts, unless their state has changed in the meantime.
 pub(crate) fn clear(tx: &Transaction<'_>, receipts: &[PendingReceipt]) -> Result<(), HubError> {
     for PendingReceipt { key, value, .. } in receipts {
         tx.db

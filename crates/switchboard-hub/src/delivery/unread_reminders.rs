@@ -1,7 +1,7 @@
 //! Unread reminders: notices to senders of messages that no recipient has seen.
 //!
-//! One process at a time scans the journal behind a cursor in the database. Each message is checked once, when
-//! it has waited for the configured time.
+//! One process at a time scans the journal from a cursor in the database. Each message is checked once, after it has
+//! waited for the configured time.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ use crate::journal::reads;
 use crate::store::rows::SPREAD;
 use crate::store::writer::Transaction;
 
-/// Key in `meta` of the number of the last message that was checked.
+/// Key in `meta` of the cursor: the number of the last message that was checked.
 const CURSOR: &str = "unseen";
 
-/// Messages that one scan checks, so that no sender waits for it.
+/// Maximum number of messages per scan, so that a scan delays no sender.
 const STEP: usize = 1000;
 
-/// SQL condition for deliveries whose readers report what they have seen, without those of the person.
+/// SQL condition for deliveries whose readers report what they have seen, except the person's.
 const REPORTING_DOORS: &str = "door IN ('workspace', 'workers') AND agent <> 'human'";
 
 /// Messages that are due for a check.
@@ -32,9 +32,9 @@ const REPORTING_DOORS: &str = "door IN ('workspace', 'workers') AND agent <> 'hu
 pub(crate) struct Due {
     /// The cursor before the scan.
     after: i64,
-    /// The last message of the scan.
+    /// Number of the last message of the scan.
     last: i64,
-    /// Unread messages among them.
+    /// Messages of the scan that are unread.
     unseen: Vec<MessageId>,
 }
 
@@ -45,7 +45,9 @@ struct UnreadMessage {
     agents: Vec<AgentId>,
 }
 
-/// Starts at the end of the journal unless a cursor exists: older messages get no reminders.
+/// Sets the cursor to the end of the journal, unless a cursor exists.
+///
+/// Older messages therefore get no reminders.
 pub(crate) fn start_reminding(tx: &Transaction<'_>) -> Result<(), HubError> {
     tx.db
         .prepare_cached(
@@ -55,7 +57,9 @@ pub(crate) fn start_reminding(tx: &Transaction<'_>) -> Result<(), HubError> {
     Ok(())
 }
 
-/// Finds messages that are due for a check; `None` if a write is not worth it yet.
+/// Finds messages that are due for a check.
+///
+/// Returns `None` if a write does not pay off yet.
 pub(crate) fn due(db: &Connection, now: Timestamp, after: SignedDuration) -> Result<Option<Due>, HubError> {
     let Some(cursor) = cursor(db)? else { return Ok(None) };
     let latest = now.saturating_sub(after).unwrap_or(now);
@@ -66,8 +70,8 @@ pub(crate) fn due(db: &Connection, now: Timestamp, after: SignedDuration) -> Res
     let (mut last, mut count) = (cursor, 0_usize);
     while let Some(row) = rows.next()? {
         let accepted = switchboard_sys::clock::timestamp_from_micros(row.get(1)?);
-        // A time slightly ahead is a message that arrived during the scan. A time far ahead was written before
-        // the clock was set back, and its message has waited long enough.
+        // A time slightly ahead means that the message arrived during the scan. A time far ahead was written before the
+        // clock was set back, and its message has waited long enough.
         if accepted > latest && accepted <= ahead {
             break;
         }
@@ -87,11 +91,13 @@ pub(crate) fn due(db: &Connection, now: Timestamp, after: SignedDuration) -> Res
     let mut statement = db.prepare_cached(&sql)?;
     let unseen = statement.query_map([cursor, last], |row| row.get(0).map(MessageId::from_bytes))?;
     let unseen: Vec<_> = unseen.collect::<rusqlite::Result<_>>()?;
-    // To scan a few again costs less than to write the cursor.
+    // Scanning a few messages again costs less than writing the cursor.
     Ok((!unseen.is_empty() || count == STEP).then_some(Due { after: cursor, last, unseen }))
 }
 
-/// Sends the reminders, one to each sender for all its messages to the same agents, and advances the cursor.
+/// Sends the reminders and advances the cursor.
+///
+/// A sender gets one reminder for all its messages to the same agents.
 pub(crate) fn send_reminders(
     tx: &mut Transaction<'_>,
     due: &Due,
@@ -163,8 +169,11 @@ fn find_unread(tx: &Transaction<'_>, id: MessageId) -> Result<Option<UnreadMessa
     Ok((!agents.is_empty()).then_some(UnreadMessage { message: stored.message, agents }))
 }
 
-/// True if a sender gets reminders. Notices of hubs are not answered with notices, another owner need not know
-/// who is active here, and to a worker it would be a prompt that its model is paid to read.
+/// Returns true if a sender gets reminders.
+///
+/// Notices of hubs get no reminder, so that notices are not answered with notices. Other owners get none, because they
+/// need not know who is active here. Workers get none, because a reminder would be a prompt that their model is paid to
+/// read.
 fn is_remindable(sender: &AgentId, directory: &Directory) -> bool {
     if sender.name.as_str().eq_ignore_ascii_case(HUB_NAME) {
         return false;
@@ -182,7 +191,7 @@ fn render_reminder(
     presence: &dyn Fn(&AgentId) -> Presence,
     after: SignedDuration,
 ) -> String {
-    /// Most agents whose presence is described.
+    /// Maximum number of agents whose presence is described.
     const NAMED: usize = 5;
     let seconds = after.as_secs();
     let subject = match messages {
@@ -201,10 +210,12 @@ fn render_reminder(
     format!("{subject} {}. It is kept, and shown as soon as the agent can be reached.", presences.join("; "))
 }
 
-/// Returns the presence of an agent. If this process has no heartbeat of it, the journal shows when it last
-/// wrote.
+/// Returns the presence of an agent.
+///
+/// If this process has received no heartbeat from the agent, the time comes from the agent's last message in the
+/// journal.
 fn presence_of(tx: &Transaction<'_>, presence: &dyn Fn(&AgentId) -> Presence, agent: &AgentId) -> Presence {
-    /// Messages that are searched: some hours of a busy hub, some milliseconds to read.
+    /// Number of recent messages that are searched: some hours of a busy hub, read in some milliseconds.
     const RECENT: i64 = 5000;
     let presence = presence(agent);
     if presence.since.is_some() {
@@ -216,11 +227,11 @@ fn presence_of(tx: &Transaction<'_>, presence: &dyn Fn(&AgentId) -> Presence, ag
         params![RECENT, agent.to_string()],
         |row| row.get(0),
     );
-    // The reminder is sent even if nothing is known.
+    // The reminder is sent even if the agent's last activity is unknown.
     Presence { since: wrote.ok().map(switchboard_sys::clock::timestamp_from_micros), ..presence }
 }
 
-/// Describes since when an agent has been idle, by its last heartbeat.
+/// Describes how long an agent has been idle or offline, or when it was last active.
 fn describe_presence(presence: &Presence) -> String {
     let Presence { agent, state: awareness, status, since, .. } = presence;
     let Some(since) = since else { return format!("{agent} gave no sign of life lately") };

@@ -1,4 +1,4 @@
-//! Directory entries of swarm members elsewhere.
+//! Directory entries of peers: members of a swarm in other hubs.
 
 use rusqlite::{Connection, params};
 use switchboard_core::{AgentId, AgentRecord, Directory, Name, Route};
@@ -7,22 +7,22 @@ use super::{bump_version, put_agent};
 use crate::error::HubError;
 use crate::store::writer::Transaction;
 
-/// Prefix of the `meta` keys of the swarms that this hub is in.
+/// Prefix of the `meta` keys of the swarms that this hub has joined.
 const SWARM: &str = "swarm ";
 
-/// Member of a swarm.
+/// Peer: another member of a swarm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Its name in this hub.
+    /// Name of the peer in this hub.
     pub name: Name,
-    /// Its role, if known.
+    /// Role of the peer, if known.
     pub role: Option<String>,
 }
 
-/// Replaces the other members of a swarm; `None` if this hub has left it. Returns true if that changed
-/// anything.
+/// Replaces the other members of a swarm.
 ///
-/// They are known as `name@swarm`, so that no agent of ours is ever mistaken for one of theirs.
+/// With `None`, removes them, because this hub has left the swarm. Returns true if anything changed. The members are
+/// known as `name@swarm`, so that they are never mistaken for agents of this hub.
 pub(crate) fn put_peers(
     tx: &mut Transaction<'_>,
     swarm: &Name,
@@ -59,7 +59,7 @@ pub(crate) fn put_peers(
     Ok(has_changed)
 }
 
-/// Records whether this hub is in a swarm; returns true if that changed anything.
+/// Records whether this hub is in a swarm; returns true if anything changed.
 fn put_swarm(tx: &Transaction<'_>, swarm: &Name, is_member: bool) -> rusqlite::Result<bool> {
     let key = format!("{SWARM}{}", swarm.as_str().to_lowercase());
     let rows_changed = if is_member {

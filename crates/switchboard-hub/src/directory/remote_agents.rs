@@ -7,9 +7,9 @@ use super::{RemoteAgent, bump_version, put_agent, put_team};
 use crate::error::HubError;
 use crate::store::writer::Transaction;
 
-/// Replaces the agents of other hubs; returns true if that changed anything.
+/// Replaces the agents of other hubs; returns true if anything changed.
 ///
-/// They are known as `name@hub`, so that no agent of ours is ever mistaken for one of theirs.
+/// They are known as `name@hub`, so that they are never mistaken for agents of this hub.
 pub(crate) fn put_remote_agents(
     tx: &mut Transaction<'_>,
     hubs: &[(Name, Vec<RemoteAgent>)],

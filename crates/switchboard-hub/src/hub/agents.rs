@@ -1,4 +1,4 @@
-//! Agents, teams and peers: registration, presence and the activity log.
+//! Access to agents, teams and peers: registration, presence and the activity log.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::directory::{self, Registration};
 use crate::error::HubError;
 use crate::events::HubEvent;
 
-/// Registers agents, teams and peers, and records their presence and activity.
+/// Access to agents, teams and peers, and to their presence and activity.
 #[derive(Clone, Copy)]
 pub struct Agents<'h> {
     pub(super) hub: &'h Hub,
@@ -24,7 +24,7 @@ impl Agents<'_> {
         self.hub.write(move |tx| directory::register(tx, new)).await
     }
 
-    /// Removes an agent; its mail stays. False if it was unknown.
+    /// Removes an agent; its messages stay. Returns false if the agent was unknown.
     pub async fn deregister(self, name: Name) -> Result<bool, HubError> {
         self.hub.inner.presence.forget(&AgentId::local(name.clone()));
         self.hub.write(move |tx| directory::deregister(tx, &name)).await
@@ -50,7 +50,7 @@ impl Agents<'_> {
         self.hub.write(move |tx| directory::create_team(tx, id, title, composite)).await
     }
 
-    /// Assigns an agent to a team, or to none.
+    /// Assigns an agent to a team, or removes it from its team.
     pub async fn assign(self, agent: Name, team: Option<Name>) -> Result<AgentRecord, HubError> {
         self.hub.write(move |tx| directory::assign(tx, &agent, team.as_ref())).await
     }
@@ -60,18 +60,19 @@ impl Agents<'_> {
         self.hub.write(move |tx| directory::set_role(tx, &agent, role)).await
     }
 
-    /// Replaces the other members of a swarm; `None` if this hub has left it. Returns true if that changed
-    /// anything.
+    /// Replaces the other members of a swarm.
+    ///
+    /// With `None`, removes them, because this hub has left the swarm. Returns true if anything changed.
     pub async fn put_peers(self, swarm: Name, peers: Option<Vec<directory::Peer>>) -> Result<bool, HubError> {
         self.hub.write(move |tx| directory::put_peers(tx, &swarm, peers.as_deref())).await
     }
 
-    /// Returns when an agent was removed, as far as the activity log goes back.
+    /// Returns when an agent was removed (its tombstone), as far back as the activity log goes.
     pub async fn retired_at(self, agent: AgentId) -> Result<Option<Timestamp>, HubError> {
         self.hub.read(move |db| directory::retired_at(db, &agent)).await
     }
 
-    /// Records a heartbeat of an agent, as of now.
+    /// Records a heartbeat of an agent at the current time.
     pub fn announce(self, agent: AgentId, status: &str, message: Option<&str>) {
         let beat = Heartbeat {
             agent: agent.clone(),
@@ -82,7 +83,7 @@ impl Agents<'_> {
         self.record_heartbeat(beat);
     }
 
-    /// Records a heartbeat that was observed elsewhere, with its time.
+    /// Records a heartbeat that was observed elsewhere, with its original time.
     pub fn record_heartbeat(self, beat: Heartbeat) {
         let agent = beat.agent.clone();
         self.hub.inner.presence.record(beat);
@@ -99,8 +100,9 @@ impl Agents<'_> {
         self.hub.inner.presence.changes()
     }
 
-    /// Sets whether this process can read the heartbeats of watchers. If it cannot, agents with channel routes
-    /// alone count as unknown, not as offline.
+    /// Sets whether this process can read the heartbeats of watchers.
+    ///
+    /// If it cannot, agents that have only channel routes count as unknown instead of offline.
     pub async fn observe_watchers(self, is_readable: bool) -> Result<(), HubError> {
         let mut unobserved = HashSet::new();
         if !is_readable {
@@ -115,12 +117,14 @@ impl Agents<'_> {
         Ok(())
     }
 
-    /// Lists actions of agents after a cursor of the activity log, or after a message of the journal, in order.
+    /// Lists actions of agents in order.
+    ///
+    /// The list starts after a cursor of the activity log and from a given journal number on.
     pub async fn activity(self, after: i64, seq: i64, limit: usize) -> Result<Vec<Activity>, HubError> {
         self.hub.read(move |db| activity::list(db, after, seq, limit)).await
     }
 
-    /// Returns the cursor after the last action.
+    /// Returns the cursor of the latest action.
     pub async fn last_activity(self) -> Result<i64, HubError> {
         self.hub.read(activity::last).await
     }

@@ -1,4 +1,4 @@
-//! Breakers: the messages that they stop, and the tokens that they count.
+//! Access to the circuit breakers: the messages that they stop and the tokens that they count.
 
 use switchboard_core::{AgentId, MessageId};
 
@@ -10,15 +10,15 @@ use crate::error::HubError;
 /// Selection of stopped messages to resume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// Everything.
+    /// All stopped messages.
     All,
     /// The messages that concern an agent.
     Agent(AgentId),
-    /// The conversation of a message.
+    /// The messages in the conversation of a message.
     Thread(MessageId),
 }
 
-/// Lists and resumes messages that breakers have stopped, and counts tokens.
+/// Access to circuit breakers: lists and resumes stopped messages, and counts tokens.
 #[derive(Clone, Copy)]
 pub struct Breakers<'h> {
     pub(super) hub: &'h Hub,
@@ -30,7 +30,7 @@ impl Breakers<'_> {
         self.hub.read(breakers::list).await
     }
 
-    /// Resumes stopped messages: they are delivered, and their breakers reset. Only a person may request it.
+    /// Resumes stopped messages: delivers them and resets their breakers. Only a person may request it.
     pub async fn resume(self, selection: Selection) -> Result<Vec<ResumedMessage>, HubError> {
         self.hub
             .write(move |tx| {
@@ -59,7 +59,7 @@ impl Breakers<'_> {
             .await
     }
 
-    /// Records tokens that an agent's model has used, as reported to its door. They count for its budget.
+    /// Charges tokens that an agent's model used, as reported to its door, to the agent's budget.
     pub async fn record_tokens(self, agent: AgentId, tokens: u64) -> Result<(), HubError> {
         self.hub
             .write(move |tx| {

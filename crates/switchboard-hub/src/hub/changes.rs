@@ -1,4 +1,4 @@
-//! Notification of changes to the journal, in this process and in others.
+//! Change notification: wakes waiters when any process changes the journal.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,23 +14,26 @@ use crate::events::HubEvent;
 use crate::journal::maintenance;
 use crate::journal::reads;
 
-/// Delay before a short command starts to watch other processes, which takes a thread and a file watcher. Its
-/// own work takes a few milliseconds.
+/// Delay before a short command starts to watch other processes.
+///
+/// A watch needs a thread and a file watcher, while the command's own work takes only a few milliseconds.
 const WATCH_DELAY: Duration = Duration::from_millis(20);
 
-/// Tells when the journal may have changed, whichever process changed it.
+/// Watcher that reports when any process may have changed the journal.
 pub struct Changes {
     signal: watch::Receiver<u64>,
     pause: Duration,
-    /// The hub, until it watches other processes.
+    /// The hub, until this watcher starts to watch other processes.
     unwatched: Option<Hub>,
 }
 
 impl Changes {
-    /// Returns after a write, or after a quarter of a second where file events may be missed, or two seconds
-    /// where they hardly can: the caller then polls.
+    /// Waits for a write, or for the end of the poll interval; the caller then polls.
+    ///
+    /// The interval is a quarter of a second where file events may be missed, and two seconds where they are reliable.
     pub async fn next(&mut self) {
-        // The sender lives as long as the hub; without it, the pause still holds.
+        // The sender lives as long as the hub. Without it, `changed` would return at once instead of after the poll
+        // interval.
         let changed = tokio::time::timeout(self.pause, self.signal.changed()).await;
         if changed.is_err()
             && let Some(hub) = self.unwatched.take()
@@ -41,12 +44,12 @@ impl Changes {
 }
 
 impl Hub {
-    /// Subscribes to events. The first subscriber makes the hub watch the other processes too.
+    /// Subscribes to events. The first subscriber makes the hub watch other processes too.
     pub async fn subscribe(&self) -> Result<broadcast::Receiver<HubEvent>, HubError> {
         let events = self.inner.events.subscribe();
         if !self.inner.following.swap(true, Ordering::Relaxed) {
             let last = self.read(reads::last).await;
-            // The next subscriber retries.
+            // After a failure, the next subscriber retries.
             let last = last.inspect_err(|_| self.inner.following.store(false, Ordering::Relaxed))?;
             let (hub, changes) = (self.clone(), self.changes());
             let following = async move { hub.publish_accepted(changes, last).await };
@@ -71,16 +74,18 @@ impl Hub {
         if reason.is_none() { SLOW_POLL_INTERVAL } else { POLL_INTERVAL }
     }
 
-    /// Starts to watch other processes unless it already does; true if file events are available.
+    /// Starts to watch other processes, unless this process already does.
+    ///
+    /// Returns true if file events are available.
     pub(super) fn watch_signal(&self) -> bool {
         self.inner.signal_watcher.lock().get_or_insert_with(|| self.inner.signal.watch_others()).is_active()
     }
 
-    /// Publishes an event for each message that any process appended.
+    /// Publishes an event for each message that any process appends.
     async fn publish_accepted(&self, mut changes: Changes, mut last: i64) {
         loop {
             changes.next().await;
-            // In pages, so that a subscriber never gets more events at once than its buffer holds.
+            // Messages are read in pages, so that a subscriber never gets more events at once than its buffer holds.
             while let Ok(page) = self.read(move |db| maintenance::ids_after(db, last)).await {
                 let Some((newest, _)) = page.last() else { break };
                 last = *newest;

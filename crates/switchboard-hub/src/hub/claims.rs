@@ -1,4 +1,4 @@
-//! Task claims, and reservations of files.
+//! Access to task claims and file reservations.
 
 use jiff::SignedDuration;
 use switchboard_core::{AgentId, Pattern, TaskName};
@@ -11,15 +11,16 @@ use crate::claims::work_tree::WorkTree;
 use crate::claims::{self, CLAIM_LEASE, ClaimAction, ClaimAnswer, ClaimRequest, TaskClaim};
 use crate::error::HubError;
 
-/// Claims tasks and reserves files for agents.
+/// Access to claims: claims tasks and reserves files for agents.
 #[derive(Clone, Copy)]
 pub struct Claims<'h> {
     pub(super) hub: &'h Hub,
 }
 
 impl Claims<'_> {
-    /// Claims a task for an agent. Of concurrent claims in any process of this hub, one wins; the others fail
-    /// with the holder.
+    /// Claims a task for an agent.
+    ///
+    /// Of concurrent claims in any processes of this hub, exactly one wins; the others fail with the holder.
     pub async fn claim(
         self,
         task: TaskName,
@@ -90,13 +91,17 @@ impl Claims<'_> {
         self.hub.read(move |db| claims::pending_requests(db, now)).await
     }
 
-    /// Applies an answer of the link. False if the link has to undo its part: the request has timed out, or
-    /// another agent of this hub claimed the task in the meantime.
+    /// Applies an answer of the link.
+    ///
+    /// Returns false if the request has timed out, or if another agent of this hub claimed the task in the meantime.
+    /// The link then has to undo its part.
     pub async fn answer(self, id: i64, answer: ClaimAnswer) -> Result<bool, HubError> {
         self.hub.write(move |tx| claims::apply_answer(tx, id, &answer)).await
     }
 
-    /// Renews a claim in force; by default for as long as it was last leased.
+    /// Renews the lease of a claim in force.
+    ///
+    /// By default, the new lease is as long as the last one.
     pub async fn renew(
         self,
         task: TaskName,
@@ -126,8 +131,9 @@ impl Claims<'_> {
         self.hub.write(move |tx| claims::release(tx, &task, &agent, fence)).await
     }
 
-    /// Returns the claim with this fence if it is in force and held by this agent. To be checked before every
-    /// step that two agents must not both take.
+    /// Returns the claim with this fencing token if this agent holds it and it is in force.
+    ///
+    /// Check the claim before every step that two agents must not both take.
     pub async fn check(self, task: TaskName, agent: AgentId, fence: i64) -> Result<TaskClaim, HubError> {
         self.hub.write(move |tx| claims::check(tx, &task, &agent, fence)).await
     }
@@ -138,14 +144,15 @@ impl Claims<'_> {
         self.hub.read(move |db| claims::list(db, now)).await
     }
 
-    /// Reserves files, all or none.
+    /// Reserves files: all of them, or none if any of them is reserved by another agent.
     pub async fn reserve(self, request: ReservationRequest) -> Result<Vec<Reservation>, HubError> {
         claims::check_lease(request.lease)?;
         self.hub.write(move |tx| reservations::reserve(tx, &request)).await
     }
 
-    /// Releases an agent's reservations in a tree: those with these patterns, or all. Returns how many were
-    /// released.
+    /// Releases an agent's reservations in a tree: those with these patterns, or all of them.
+    ///
+    /// Returns how many reservations were released.
     pub async fn unreserve(
         self,
         agent: AgentId,

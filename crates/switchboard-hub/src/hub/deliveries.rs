@@ -1,4 +1,4 @@
-//! Deliveries: doors that make them, and deliveries that are retried, expired or restored.
+//! Access to deliveries: opens and drains doors; retries, expires and restores deliveries.
 
 use std::future::Future;
 use std::sync::atomic::Ordering;
@@ -19,30 +19,31 @@ use crate::journal::reads;
 /// Service name of the process that has all doors open.
 const SERVE: &str = "serve";
 
-/// Time limit for draining a door at shutdown. Clients of the TypeScript SDK kill a server four seconds after
-/// they have closed its stdin.
+/// Time limit for draining a door at shutdown.
+///
+/// Clients of the TypeScript SDK kill a server four seconds after they have closed its stdin.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// Opens and drains doors, and retries, expires and restores deliveries.
+/// Access to deliveries: opens and drains doors; retries, expires and restores deliveries.
 #[derive(Clone, Copy)]
 pub struct Deliveries<'h> {
     pub(super) hub: &'h Hub,
 }
 
 impl Deliveries<'_> {
-    /// Opens a door: from now on this process makes that door's deliveries.
+    /// Opens a door: from now on, this process makes the door's deliveries.
     pub async fn open_door(self, door: Door) -> Result<Outbound, HubError> {
         let doors = self.hub.inner.doors.clone();
         let opening = self.hub.write(move |tx| {
             outbox::clamp_future_times(tx)?;
             outbox::release_orphaned(tx)?;
             start_reminding(tx)?;
-            // The order matters: a door that opens first would get what was queued last before the deliveries
-            // of dead processes.
+            // The door opens last: if it opened first, it would get newly queued deliveries before the orphaned
+            // deliveries of dead processes.
             Ok(doors.open(door))
         });
         let outbound = match opening.await {
-            // The tick catches up once the disk can be written again.
+            // The periodic tick catches up once the disk can be written again.
             Err(error) if error.is_disk() => {
                 tracing::warn!(%error, %door, "deliveries cannot start yet");
                 self.hub.inner.doors.open(door)
@@ -58,13 +59,14 @@ impl Deliveries<'_> {
         Ok(outbound)
     }
 
-    /// Closes all doors to new deliveries; outcomes of those already handed over can still be reported.
+    /// Closes all doors to new deliveries. Outcomes of deliveries in flight can still be reported.
     pub fn close_doors(self) {
         self.hub.inner.doors.close();
     }
 
-    /// Runs `deliveries`, a door's loop over its [`Outbound`](crate::Outbound), until `shutdown`; then drains
-    /// the door.
+    /// Runs a door's delivery loop until `shutdown`, then drains the door.
+    ///
+    /// `deliveries` is the loop over the door's [`Outbound`](crate::Outbound).
     pub async fn run_door(
         self,
         door: Door,
@@ -83,12 +85,13 @@ impl Deliveries<'_> {
         }
     }
 
-    /// Runs `deliveries` until the door has nothing due, for at most `limit`. The rest returns to the queue;
-    /// true if there is no rest.
+    /// Runs `deliveries` until nothing is due for the door, for at most `limit`.
+    ///
+    /// Returns true if all due deliveries were made. The others return to the queue.
     pub async fn drain_door(self, door: Door, deliveries: impl Future<Output = ()>, limit: Duration) -> bool {
         let close_when_idle = async {
             let mut changes = self.hub.changes();
-            // An unreadable hub delivers nothing either.
+            // If the hub cannot be read, the door cannot deliver either, so draining ends.
             while self.has_due(door).await.unwrap_or(false) {
                 changes.next().await;
             }
@@ -106,19 +109,20 @@ impl Deliveries<'_> {
         is_drained
     }
 
-    /// True if this process has opened a door.
+    /// Returns true if this process has opened a door.
     pub fn has_opened_door(self) -> bool {
         self.hub.inner.doors.opened() > 0
     }
 
-    /// True if a delivery of this door is due.
+    /// Returns true if a delivery of this door is due.
     pub async fn has_due(self, door: Door) -> Result<bool, HubError> {
         let now = self.hub.now();
         self.hub.read(move |db| outbox::is_due(db, &[door], now)).await
     }
 
-    /// True if dead processes left deliveries of this door in the queue and no process works on them: `serve`
-    /// does not run, or is stopped.
+    /// Returns true if deliveries of this door wait and no process makes them.
+    ///
+    /// The deliveries are due, or leased to a dead process, and `serve` does not run or is suspended.
     pub async fn has_abandoned(self, door: Door) -> Result<bool, HubError> {
         let now = self.hub.now();
         let waits =
@@ -126,7 +130,9 @@ impl Deliveries<'_> {
         Ok(waits.await? && !service_lease::is_running(&self.hub.inner.folder, SERVE)?)
     }
 
-    /// Waits until no delivery of a message is pending for a door that is open in this process.
+    /// Waits until no delivery of a message is pending for an open door of this process.
+    ///
+    /// A delivery is pending while it is queued or in flight.
     pub async fn wait_until_settled(self, id: MessageId) -> Result<Receipt, HubError> {
         let mut changes = self.hub.changes();
         loop {
@@ -145,7 +151,7 @@ impl Deliveries<'_> {
         }
     }
 
-    /// Returns the journal number of the first message that a swarm peer has not received yet and still may.
+    /// Returns the journal number of the first message that a swarm peer still has to receive.
     pub async fn first_unsent(self, peer: AgentId) -> Result<Option<i64>, HubError> {
         if let Some(first) = self.hub.try_read(&|db| reads::first_unsent(db, &peer)) {
             return Ok(first);
@@ -153,10 +159,12 @@ impl Deliveries<'_> {
         self.hub.read(move |db| reads::first_unsent(db, &peer)).await
     }
 
-    /// Retries failed deliveries to a peer at once, in order, because the peer is reachable again. Nothing
-    /// happens while its first delivery is in flight: the door retries the others when that has arrived.
+    /// Retries failed deliveries to a peer at once and in order.
+    ///
+    /// Call this when the peer is reachable again. While the peer's first delivery is in flight, nothing happens: the
+    /// door retries the others once the first has arrived.
     pub async fn retry_peer_now(self, peer: AgentId) -> Result<(), HubError> {
-        // Mostly nothing waits, and a read costs less than a write.
+        // Usually no delivery waits, and a read costs less than a write.
         let now = self.hub.now();
         if self.hub.try_read(&|db| reads::first_waits(db, &peer, now)) == Some(false) {
             return Ok(());
@@ -164,13 +172,14 @@ impl Deliveries<'_> {
         self.hub.write(move |tx| outbox::retry_peer_now(tx, &peer)).await
     }
 
-    /// Retries the first failed delivery of each peer, for a door that starts: the process that would have
-    /// retried it may be dead.
+    /// Retries the first failed delivery of each peer, for a door that starts.
+    ///
+    /// The process that would have retried the delivery may be dead.
     pub async fn retry_first(self) -> Result<(), HubError> {
         self.hub.write(outbox::retry_first_deliveries).await
     }
 
-    /// Expires due deliveries; returns them.
+    /// Expires deliveries whose message has expired; returns them.
     pub async fn expire_due(self) -> Result<Vec<Delivery>, HubError> {
         self.hub.write(|tx| outbox::expire_due(tx, usize::MAX)).await
     }
@@ -181,8 +190,9 @@ impl Deliveries<'_> {
         self.hub.read(move |db| missing_deliveries::find(db, &directory, extent.after(db)?)).await
     }
 
-    /// Restores the missing deliveries of a message; returns how many. Those in `had` get the state that is
-    /// given there, and the others are queued.
+    /// Restores the missing deliveries of a message; returns their number.
+    ///
+    /// Deliveries in `had` get the state that is given there, and the others are queued.
     pub async fn restore(self, id: MessageId, had: Vec<(AgentId, DeliveryState)>) -> Result<usize, HubError> {
         self.hub.write(move |tx| missing_deliveries::restore(tx.db, &tx.directory.value, id, &had)).await
     }

@@ -1,4 +1,4 @@
-//! Reads of the directory through its cache.
+//! Directory reads through the in-process cache.
 
 use std::sync::Arc;
 
@@ -10,7 +10,9 @@ use super::Hub;
 use crate::error::HubError;
 use crate::store::writer::CachedDirectory;
 
-/// Reads the directory through the cache. The lock is never held during the read, so no thread waits for it.
+/// Reads the directory through the cache.
+///
+/// The lock is never held during the database read, so no thread waits for it.
 pub(super) fn read_directory(
     cached: &Mutex<CachedDirectory>,
     db: &Connection,
@@ -32,7 +34,7 @@ impl Hub {
         self.read(move |db| read_directory(&hub.inner.directory, db)).await
     }
 
-    /// Returns the current directory; for a thread that may block.
+    /// Returns the current directory; may be called only on a thread that may block.
     pub fn directory_blocking(&self) -> Result<Arc<Directory>, HubError> {
         self.read_blocking(|db| read_directory(&self.inner.directory, db))
     }

@@ -1,4 +1,4 @@
-//! Display leases: a message is displayed to its reader once, by one adapter.
+//! Display leases: only one adapter displays a message to its reader, and only once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,11 +12,12 @@ use crate::delivery::display_lease::{self, DisplayMode};
 use crate::error::HubError;
 use crate::store::writer::Transaction;
 
-/// Distinguishes the display leases of one process.
+/// Next number that distinguishes the display leases of one process.
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(0);
 
-/// Lease on messages that an adapter is about to display. It ends when it is dropped, when its process ends,
-/// and when it expires.
+/// Lease on messages that an adapter is about to display.
+///
+/// The lease ends when it is dropped, when its process ends, or when it expires.
 #[doc(alias = "visibility timeout")]
 pub struct DisplayLease {
     hub: Hub,
@@ -26,7 +27,7 @@ pub struct DisplayLease {
 }
 
 impl Mailboxes<'_> {
-    /// Leases those of these messages that the agent has not seen and that no other adapter has leased.
+    /// Leases the messages that the agent has not seen and that no other adapter has leased.
     pub async fn lease_display(
         self,
         agent: AgentId,
@@ -36,7 +37,7 @@ impl Mailboxes<'_> {
         self.lease_display_for(agent, ids, mode, self.hub.inner.config.lease).await
     }
 
-    /// Leases messages for a given time.
+    /// Leases messages for display, for a given duration.
     pub async fn lease_display_for(
         self,
         agent: AgentId,
@@ -47,7 +48,7 @@ impl Mailboxes<'_> {
         let number = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed);
         let token = format!("{} {number}", ProcessIdentity::this_process());
         let agent = self.hub.directory().await?.canonical(&agent);
-        // From here on, dropping the future releases the lease: the writer may have granted it already.
+        // From here on, dropping the future releases the lease, because the writer may already have granted it.
         let mut hold = DisplayLease {
             hub: self.hub.clone(),
             agent: agent.clone(),
@@ -58,7 +59,7 @@ impl Mailboxes<'_> {
             return Ok(hold);
         }
         let lease = SignedDuration::try_from(lease).unwrap_or(SignedDuration::MAX);
-        // A power failure may take the lease, and ends its holder as well.
+        // The lease need not be durable: a power failure may lose it, but ends its holder as well.
         let leasing = self
             .hub
             .inner
@@ -67,7 +68,7 @@ impl Mailboxes<'_> {
         let answer = leasing.await?.result().await;
         self.hub.note_damage(&answer);
         match answer {
-            // The lease cannot be written, but the reader must get its mail all the same.
+            // The lease cannot be written, but the reader must get the messages anyway.
             Err(error) if error.is_disk() => {}
             answer => hold.ids = answer?,
         }
@@ -76,18 +77,19 @@ impl Mailboxes<'_> {
 }
 
 impl DisplayLease {
-    /// True if the lease covers a message.
+    /// Returns true if the lease covers a message.
     pub fn contains(&self, id: MessageId) -> bool {
         self.ids.contains(&id)
     }
 
-    /// True if the lease covers no message.
+    /// Returns true if the lease covers no message.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Marks messages that were displayed in full as seen, and others as announced; releases the rest. Returns
-    /// the deliveries that became seen.
+    /// Ends the lease: marks displayed messages as seen and others as announced, and releases the rest.
+    ///
+    /// Returns the deliveries that became seen.
     pub async fn finish(
         self,
         shown: Vec<MessageId>,
@@ -96,10 +98,10 @@ impl DisplayLease {
         self.finish_if(shown, announced, || true).await
     }
 
-    /// Like [`finish`](Self::finish), but releases all messages if the reader has disconnected by the time of
-    /// the transaction.
+    /// Ends the lease like [`finish`](Self::finish), if the reader is still connected.
     ///
-    /// The process may have been stopped between its last check of the reader and the transaction.
+    /// If the reader has disconnected by the time of the transaction, releases all messages. The process may have been
+    /// suspended between its last check of the reader and the transaction.
     pub async fn finish_if(
         mut self,
         mut shown: Vec<MessageId>,

@@ -1,4 +1,4 @@
-//! Foreign databases: listed, described and adopted.
+//! Foreign databases: lists, describes and adopts them.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,9 @@ use crate::store::adopt::{self, ForeignDatabase};
 use crate::store::binding::HubKey;
 
 impl ForeignDatabase {
-    /// Names the databases in a folder that are not bound to this user and machine.
+    /// Lists the names of foreign databases in a folder.
+    ///
+    /// They are not bound to this user and machine.
     pub async fn list(folder: Dir, key: HubKey) -> Result<Vec<String>, HubError> {
         blocking(move || adopt::list(&folder, Some(&key))).await
     }
@@ -19,8 +21,10 @@ impl ForeignDatabase {
         blocking(move || adopt::describe(&folder, &name)).await
     }
 
-    /// Binds a foreign database to this user and machine and puts it in place; returns the path that the
-    /// previous one was moved to. Requires a person's decision: from then on its messages are trusted.
+    /// Adopts a foreign database: binds it to this user and machine and puts it in place.
+    ///
+    /// Returns the path to which the previous database was moved. Adoption requires a person's decision, because the
+    /// messages in the database are trusted from then on.
     pub async fn adopt(folder: Dir, name: String, key: HubKey) -> Result<Option<PathBuf>, HubError> {
         blocking(move || adopt::adopt(&folder, &name, &key)).await
     }

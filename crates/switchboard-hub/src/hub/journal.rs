@@ -1,4 +1,4 @@
-//! The journal of accepted messages: reads, search, retention, audit and repair.
+//! Access to the journal of accepted messages: reads, search, retention, audit and repair.
 
 use jiff::Timestamp;
 use switchboard_core::{MessageId, Name, NativeId, Receipt};
@@ -11,7 +11,7 @@ use crate::journal::submit::{self, Draft, Prepared};
 use crate::journal::{audit, maintenance, repair};
 use crate::store::rows::Stored;
 
-/// Reads, searches, prunes and audits the journal of accepted messages.
+/// Access to the journal: reads, searches, prunes, audits and repairs it.
 #[derive(Clone, Copy)]
 pub struct Journal<'h> {
     pub(super) hub: &'h Hub,
@@ -41,7 +41,7 @@ impl Journal<'_> {
         self.hub.read(move |db| reads::newest(db, count)).await
     }
 
-    /// Returns the newest messages of one swarm, oldest first. `scope` is the prefix of its native ids.
+    /// Returns the newest messages of one swarm, oldest first. `scope` is the prefix of the swarm's native ids.
     pub async fn newest_of_swarm(
         self,
         scope: String,
@@ -51,8 +51,9 @@ impl Journal<'_> {
         self.hub.read(move |db| reads::newest_of_swarm(db, &scope, &realm, count)).await
     }
 
-    /// Returns the first journal number after everything that retention has removed; 0 if it has removed
-    /// nothing.
+    /// Returns the first journal number after all messages that retention has removed.
+    ///
+    /// Returns 0 if retention has removed none.
     pub async fn oldest_retained(self) -> Result<i64, HubError> {
         self.hub.read(reads::oldest_retained).await
     }
@@ -67,7 +68,7 @@ impl Journal<'_> {
         self.hub.read(move |db| reads::replies(db, id, limit)).await
     }
 
-    /// Searches for the newest messages that contain all terms, older than `before`.
+    /// Finds the newest messages before number `before` that contain all terms.
     pub async fn search(
         self,
         words: &str,
@@ -77,7 +78,8 @@ impl Journal<'_> {
         self.search_with(words, before, limit, |_| ()).await
     }
 
-    /// Like [`search`](Self::search), with a callback for the number of messages that are still to be indexed.
+    /// Searches like [`search`](Self::search), and reports progress: the number of messages that are still to be
+    /// indexed.
     ///
     /// The newest messages are indexed first, and the search ends as soon as they fill the page.
     pub async fn search_with(
@@ -88,7 +90,7 @@ impl Journal<'_> {
         progress: impl Fn(u64),
     ) -> Result<Page<Stored>, HubError> {
         let mut coverage = self.hub.read(search::Coverage::read).await?;
-        // A search after each step would cost more than indexing, so the steps double.
+        // A search after each step would cost more than the indexing, so the number of steps doubles.
         let mut steps = 1;
         loop {
             let query = words.to_owned();
@@ -105,7 +107,7 @@ impl Journal<'_> {
                 }
                 progress(u64::try_from(coverage.missing()).unwrap_or(0));
                 coverage = match self.hub.write(|tx| search::catch_up(tx, search::STEP)).await {
-                    // The messages that are indexed already can still be found.
+                    // Messages that are already indexed can still be found.
                     Err(error) if error.is_disk() => return Ok(page),
                     caught_up => caught_up?,
                 };
@@ -114,8 +116,9 @@ impl Journal<'_> {
         }
     }
 
-    /// Indexes a portion of the messages that the search does not cover yet, if this process has added some and
-    /// enough are missing for a transaction.
+    /// Indexes a batch of messages that the search index does not cover yet.
+    ///
+    /// Does so only if this process has changed messages and enough of them are missing to justify a transaction.
     pub(crate) async fn index_portion(self) {
         if !self.hub.has_changed_mail() {
             return;
@@ -129,7 +132,7 @@ impl Journal<'_> {
         }
     }
 
-    /// Returns the next `most` messages of the journal after a number, for retention.
+    /// Returns the next `most` messages after a number, as candidates for retention.
     pub async fn retention_candidates(
         self,
         after: i64,
@@ -138,14 +141,14 @@ impl Journal<'_> {
         self.hub.read(move |db| maintenance::retention_candidates(db, after, most)).await
     }
 
-    /// Removes messages from the journal, except those that a recipient still needs; returns how many.
+    /// Removes messages that no recipient still needs; returns how many were removed.
     pub async fn remove_entries(self, entries: Vec<i64>) -> Result<usize, HubError> {
         self.hub.write(move |tx| maintenance::prune(tx, entries)).await
     }
 
-    /// Removes all messages accepted before `before` that no recipient still needs; returns how many.
+    /// Removes all messages accepted before `before` that no recipient still needs; returns how many were removed.
     pub async fn prune(self, before: Timestamp) -> Result<usize, HubError> {
-        /// Messages that one transaction removes, so that senders do not wait long.
+        /// Maximum number of messages that one transaction removes, so that senders do not wait long.
         const STEP: usize = 500;
         let (mut after, mut removed) = (0, 0);
         loop {
@@ -160,25 +163,28 @@ impl Journal<'_> {
         }
     }
 
-    /// Audits the hash chain of the whole journal. `noted` is the chain head of an earlier audit. Takes time in
-    /// proportion to the journal's size.
+    /// Audits the hash chain of the whole journal. Takes time in proportion to its size.
+    ///
+    /// `noted` is the chain head of an earlier audit.
     pub async fn audit(self, noted: Option<audit::ChainHead>) -> Result<audit::Audit, HubError> {
         self.hub.read(move |db| audit::verify(db, noted)).await
     }
 
-    /// Returns a page of the journal after a cursor with the place of each entry in the chain, damaged entries
-    /// included.
+    /// Returns a page of the journal after a cursor, for an audit.
+    ///
+    /// Each entry is returned with its place in the hash chain. Damaged entries are included.
     pub async fn audit_entries(self, after: i64, limit: usize) -> Result<Vec<audit::AuditEntry>, HubError> {
         self.hub.read(move |db| audit::entries(db, after, limit)).await
     }
 
-    /// Repairs a journal row whose digest or native id is damaged; false if another field is. `likely` is the
-    /// native id that its door would use.
+    /// Repairs a journal row whose digest or native id is damaged.
+    ///
+    /// Returns false if another field is damaged. `likely` is the native id that the message's door would use.
     pub async fn repair_damaged(self, seq: i64, likely: Option<NativeId>) -> Result<bool, HubError> {
         self.hub.write(move |tx| repair::repair(tx, seq, likely)).await
     }
 
-    /// Restores a message whose row is damaged, if the content of `draft` matches its checksum.
+    /// Restores a message whose row is damaged, if the content of `draft` matches the row's checksum.
     pub async fn restore_damaged(self, draft: Draft) -> Result<bool, HubError> {
         let prepared = Prepared::new(draft, usize::MAX, usize::MAX)?;
         self.hub.write(move |tx| submit::restore(tx, prepared)).await

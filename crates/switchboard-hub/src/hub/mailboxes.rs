@@ -1,4 +1,4 @@
-//! Mailboxes: pages, counts and files, and what their readers have seen.
+//! Access to mailboxes: their pages, counts and files, and what their readers have seen.
 
 use rusqlite::Connection;
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId};
@@ -10,7 +10,7 @@ use crate::error::HubError;
 use crate::journal::maintenance;
 use crate::journal::reads::{self, ExpectedFile, MailboxMessage, MailboxQuery, Page, Part};
 
-/// Reads the mailboxes of agents and records what their readers have seen.
+/// Access to mailboxes: reads them and records what their readers have seen.
 #[derive(Clone, Copy)]
 pub struct Mailboxes<'h> {
     pub(super) hub: &'h Hub,
@@ -35,7 +35,7 @@ impl Mailboxes<'_> {
 
     /// Counts the messages in a part of an agent's mailbox, up to `most`.
     pub async fn count(self, agent: AgentId, part: Part, most: usize) -> Result<usize, HubError> {
-        /// Larger counts take too long to run inline.
+        /// Limit above which counting takes too long to run inline.
         const FEW: usize = 100;
         let now = self.hub.now();
         let count =
@@ -63,7 +63,9 @@ impl Mailboxes<'_> {
             .collect())
     }
 
-    /// Lists such messages after a journal number, at most `most`, in order, each with its number.
+    /// Lists messages after a journal number that must have a file in an agent's mailbox folder.
+    ///
+    /// Returns at most `most` messages, in order, each with its number.
     pub async fn expected_files_after(
         self,
         agent: AgentId,
@@ -75,7 +77,7 @@ impl Mailboxes<'_> {
             .await
     }
 
-    /// Lists messages on their way to an agent's mailbox folder: their files may exist already.
+    /// Lists messages in transit to an agent's mailbox folder, whose files may already exist.
     pub async fn pending_files(self, agent: AgentId) -> Result<Vec<ExpectedFile>, HubError> {
         self.hub.read(move |db| reads::pending_files(db, &directory::canonical(db, &agent)?)).await
     }
@@ -85,7 +87,9 @@ impl Mailboxes<'_> {
         self.mark_seen_if(agent, ids, || true).await
     }
 
-    /// Like [`mark_seen`](Self::mark_seen), unless the reader has disconnected by the time of the transaction.
+    /// Marks messages as seen like [`mark_seen`](Self::mark_seen), if the reader is still connected.
+    ///
+    /// Nothing changes if the reader has disconnected by the time of the transaction.
     pub async fn mark_seen_if(
         self,
         agent: AgentId,
@@ -104,7 +108,7 @@ impl Mailboxes<'_> {
             .await
     }
 
-    /// Acknowledges a message for an agent; `None` if it was acknowledged before.
+    /// Acknowledges a message for an agent, or returns `None` if it was already acknowledged.
     pub async fn acknowledge(
         self,
         agent: AgentId,
@@ -125,12 +129,14 @@ impl Mailboxes<'_> {
             .await
     }
 
-    /// Supersedes earlier waiting messages of the same kind, sender and recipient as `newer`; returns them.
+    /// Supersedes earlier waiting messages of the same kind, sender and recipient as `newer`.
+    ///
+    /// Returns the deliveries that were superseded.
     pub async fn supersede(self, newer: MessageId) -> Result<Vec<Delivery>, HubError> {
         self.hub.write(move |tx| maintenance::supersede(tx, newer)).await
     }
 
-    /// Lists expired mailbox deliveries whose files are still to be archived, at most `most`.
+    /// Lists at most `most` expired mailbox deliveries whose files are not archived yet.
     pub async fn expired_unarchived(self, most: usize) -> Result<Vec<(AgentId, MessageId)>, HubError> {
         self.hub.read(move |db| outbox::expired_unarchived(db, most)).await
     }

@@ -1,4 +1,4 @@
-//! Native ids: the ids that messages have in the protocols of the doors.
+//! Native ids: the message ids in the protocols of the doors.
 
 use std::collections::HashSet;
 
@@ -10,14 +10,16 @@ use crate::error::HubError;
 use crate::journal::reads;
 use crate::journal::submit;
 
-/// Finds and binds the ids that messages have in the protocols of the doors.
+/// Access to native ids: finds them and binds them to messages.
 #[derive(Clone, Copy)]
 pub struct NativeIds<'h> {
     pub(super) hub: &'h Hub,
 }
 
 impl NativeIds<'_> {
-    /// Finds messages by native id, in one protocol or (`None`) in any: scope and message, newest first.
+    /// Finds messages by native id in one protocol, or in all with `None`.
+    ///
+    /// Returns the scope and the message id of each, newest first.
     pub async fn find(self, door: Option<Door>, id: &str) -> Result<Vec<(String, MessageId)>, HubError> {
         let id = id.to_owned();
         self.hub.read(move |db| reads::find_by_native(db, door, &id)).await
@@ -34,7 +36,9 @@ impl NativeIds<'_> {
         self.hub.read(move |db| reads::scopes(db, door)).await
     }
 
-    /// Returns the native id of a message within a scope of a protocol that it arrived or left by.
+    /// Returns the native id of a message within a scope of a protocol.
+    ///
+    /// The message arrived or left through that protocol.
     pub async fn of_message(
         self,
         door: Door,
@@ -45,15 +49,17 @@ impl NativeIds<'_> {
         self.hub.read(move |db| reads::native_id_in(db, door, &scope, id)).await
     }
 
-    /// Lists messages that a door accepted before a moment and that have no native id in its protocol yet.
+    /// Lists messages that still have no native id in their door's protocol.
+    ///
+    /// The door accepted them before the given moment.
     pub async fn messages_without(self, door: Door, before: Timestamp) -> Result<Vec<MessageId>, HubError> {
         self.hub.read(move |db| reads::without_native_id(db, door, before)).await
     }
 
-    /// Binds a further native id to a message, so that replies to that id find it. False if the id is in use,
-    /// be it for this message.
+    /// Binds an additional native id to a message, so that replies to it find the message.
     ///
-    /// Does not wait for the disk: after a power failure, the door's own files tell the id again.
+    /// Returns false if the id is already bound, even to the same message. Does not wait for the disk: after a power
+    /// failure, the door reads the id from its own files again.
     pub async fn bind(self, id: MessageId, native: NativeId) -> Result<bool, HubError> {
         let naming =
             self.hub.inner.writer.queue_repeatable(move |tx| submit::bind_native_id(tx, id, &native));

@@ -7,14 +7,14 @@ use crate::error::HubError;
 use crate::journal::maintenance;
 use crate::store::writer::Transaction;
 
-/// A door's notes within one transaction of the writer. No other process changes them meanwhile.
+/// Access to a door's notes within one write transaction. No other process changes them meanwhile.
 pub struct NotesTransaction<'a, 't> {
     tx: &'a mut Transaction<'t>,
     door: Door,
 }
 
 impl NotesTransaction<'_, '_> {
-    /// Returns a note.
+    /// Returns the value of a note.
     pub fn get(&self, topic: &str, key: &str) -> Result<Option<String>, HubError> {
         maintenance::get_note(self.tx.db, self.door, topic, key)
     }
@@ -38,7 +38,7 @@ pub struct Notes<'h> {
 }
 
 impl Notes<'_> {
-    /// Returns a note.
+    /// Returns the value of a note.
     pub async fn get(self, topic: &'static str, key: &str) -> Result<Option<String>, HubError> {
         let door = self.door;
         let found = self.hub.try_read(&|db| maintenance::get_note(db, door, topic, key));
@@ -55,14 +55,15 @@ impl Notes<'_> {
         self.hub.read(move |db| maintenance::notes(db, door, topic)).await
     }
 
-    /// Writes a note for later runs; `None` deletes it.
+    /// Writes a persistent note; `None` deletes it.
     pub async fn put(self, topic: &'static str, key: String, value: Option<String>) -> Result<(), HubError> {
         let door = self.door;
         self.hub.write(move |tx| maintenance::put_note(tx, door, topic, &key, value.as_deref())).await
     }
 
-    /// Writes a note without waiting for the disk. A power failure may take it; a process that misses it finds
-    /// the fact out again.
+    /// Writes a note without waiting for the disk.
+    ///
+    /// A power failure may lose the note; a process that misses it determines the value again.
     pub async fn put_unsynced(
         self,
         topic: &'static str,
@@ -77,8 +78,9 @@ impl Notes<'_> {
         answer
     }
 
-    /// Edits the notes in one transaction, which is on disk when this returns. If `work` fails, nothing
-    /// has changed.
+    /// Edits the notes in one transaction, which is on disk when this function returns.
+    ///
+    /// If `work` fails, its changes are rolled back.
     pub async fn edit<T, F>(self, work: F) -> Result<T, HubError>
     where
         T: Send + 'static,

@@ -1,18 +1,18 @@
-//! A message in the writer's queue, not yet accepted.
+//! Submission that is queued in the writer and not yet accepted.
 
 use super::Hub;
 use crate::error::HubError;
 use crate::journal::submit::Accepted;
 use crate::store::writer::Pending;
 
-/// Submitted message whose order in the journal is fixed and whose acceptance is pending.
+/// Queued message: its order in the journal is fixed, and its acceptance is pending.
 pub struct Queued {
     pub(super) hub: Hub,
     pub(super) pending: Pending<Accepted>,
 }
 
 impl Queued {
-    /// Waits until the message is on disk.
+    /// Waits until the message is on disk (accepted).
     pub async fn accepted(self) -> Result<Accepted, HubError> {
         let answer = self.pending.result().await;
         self.hub.note_damage(&answer);

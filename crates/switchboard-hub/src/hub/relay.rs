@@ -1,4 +1,4 @@
-//! The hub's interface for the link to other hubs.
+//! Access to the relay: the hub's interface for the link to other hubs.
 
 use jiff::Timestamp;
 use switchboard_core::{Delivery, Name};
@@ -9,27 +9,28 @@ use crate::delivery::remote_receipts::{self, PendingReceipt};
 use crate::directory::{self, RemoteAgent};
 use crate::error::HubError;
 
-/// Exchanges messages, receipts and agents with linked hubs.
+/// Access to the relay: exchanges messages, receipts and agents with linked hubs.
 #[derive(Clone, Copy)]
 pub struct Relay<'h> {
     pub(super) hub: &'h Hub,
 }
 
 impl Relay<'_> {
-    /// Returns messages after a cursor that concern other hubs. Scans at most `limit` journal numbers.
+    /// Returns messages after a cursor that are for other hubs. Scans at most `limit` journal numbers.
     pub async fn outgoing(self, after: i64, limit: usize) -> Result<OutgoingBatch, HubError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.hub.read(move |db| relay::outgoing(db, after, limit)).await
     }
 
-    /// Returns relayed messages after a cursor that were posted in a channel of their hub. Scans at most
-    /// `limit` journal numbers.
+    /// Returns relayed messages after a cursor that were posted in a channel of their hub.
+    ///
+    /// Scans at most `limit` journal numbers.
     pub async fn posts(self, after: i64, limit: usize) -> Result<RelayedPosts, HubError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.hub.read(move |db| relay::relayed_posts(db, after, limit)).await
     }
 
-    /// Returns this hub's name among the linked hubs; `None` before the first link.
+    /// Returns this hub's name among the linked hubs, or `None` before the first link.
     pub async fn own_name(self) -> Result<Option<Name>, HubError> {
         self.hub.read(relay::own_name).await
     }
@@ -39,9 +40,9 @@ impl Relay<'_> {
         self.hub.write(move |tx| relay::set_own_name(tx, &name)).await
     }
 
-    /// Records how far the journal has been relayed, and that these deliveries are in flight.
+    /// Records how far the journal has been relayed, and marks these deliveries as in flight.
     ///
-    /// Does not wait for the disk: after a power failure, the link finds it out again.
+    /// Does not wait for the disk: after a power failure, the link determines the state again.
     pub async fn mark_relayed(
         self,
         key: &'static str,
@@ -57,8 +58,8 @@ impl Relay<'_> {
 
     /// Writes a cursor of a link, after all work that was submitted to the hub before.
     ///
-    /// Does not wait for the disk: a power failure may take the cursor, but the cursor never survives without
-    /// what it covers.
+    /// Does not wait for the disk. A power failure may lose the cursor, but the cursor never survives without the data
+    /// that it covers.
     pub async fn put_cursor(self, key: &'static str, cursor: String) -> Result<(), HubError> {
         let writer = &self.hub.inner.writer;
         let marking = writer.queue_repeatable(move |tx| relay::put_cursor(tx, key, &cursor));
@@ -72,7 +73,7 @@ impl Relay<'_> {
         self.hub.write(move |tx| relay::apply_receipts(tx, receipts)).await
     }
 
-    /// Lists receipts that are still to be sent to other hubs, at most `limit`.
+    /// Lists at most `limit` receipts that are still to be sent to other hubs.
     pub async fn pending_receipts(self, limit: usize) -> Result<Vec<PendingReceipt>, HubError> {
         self.hub.read(move |db| remote_receipts::pending(db, limit)).await
     }
@@ -82,24 +83,25 @@ impl Relay<'_> {
         self.hub.write(move |tx| remote_receipts::clear(tx, &pending_receipts)).await
     }
 
-    /// Expires deliveries to other hubs that have waited since before a moment; returns them.
+    /// Expires deliveries to other hubs that have been queued since before a moment; returns them.
     pub async fn expire_remote_deliveries(
         self,
         before: Timestamp,
         reason: &'static str,
     ) -> Result<Vec<Delivery>, HubError> {
-        /// A transaction blocks all other writers.
+        /// Maximum number of deliveries per transaction, because a transaction blocks all other writers.
         const MOST: usize = 256;
         self.hub.write(move |tx| relay::expire_remote_deliveries(tx, before, reason, MOST)).await
     }
 
-    /// Replaces the known agents of another hub; returns true if that changed anything.
+    /// Replaces the known agents of another hub; returns true if anything changed.
     pub async fn put_remote_agents(self, hub: Name, residents: Vec<RemoteAgent>) -> Result<bool, HubError> {
         self.put_remote_agents_of(vec![(hub, residents)]).await
     }
 
-    /// Replaces the agents of many hubs in one transaction: each change of the directory makes every process
-    /// reload it.
+    /// Replaces the agents of many hubs in one transaction; returns true if anything changed.
+    ///
+    /// One transaction is used because each change of the directory makes every process reload it.
     pub async fn put_remote_agents_of(self, hubs: Vec<(Name, Vec<RemoteAgent>)>) -> Result<bool, HubError> {
         self.hub.write(move |tx| directory::put_remote_agents(tx, &hubs)).await
     }

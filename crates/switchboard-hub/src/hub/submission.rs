@@ -11,13 +11,14 @@ use crate::error::HubError;
 use crate::journal::submit::{self, Accepted, Draft, Prepared, RelayedMessage};
 
 impl Hub {
-    /// Returns a new message id, greater than all earlier ones of this process.
+    /// Returns a new message id that is greater than all earlier ids of this process.
     pub fn next_id(&self) -> MessageId {
         self.inner.ids.lock().next(self.now(), fastrand::u128(..))
     }
 
-    /// Creates a draft with the current time, no route and the hub's own id as native id. Its sender is not
-    /// verified yet.
+    /// Creates a draft with default values.
+    ///
+    /// The draft has the current time, no route, and the hub's own id as native id. Its sender is not verified yet.
     pub fn draft(
         &self,
         door: Door,
@@ -48,12 +49,15 @@ impl Hub {
         }
     }
 
-    /// Submits a message. It is on disk when this returns `Ok`; otherwise it was not accepted.
+    /// Submits a message.
+    ///
+    /// If this returns `Ok`, the message is on disk; otherwise it was not accepted, unless the outcome is
+    /// [unknown](HubError::OutcomeUnknown).
     pub async fn submit(&self, draft: Draft) -> Result<Accepted, HubError> {
         self.queue(draft).await?.accepted().await
     }
 
-    /// Queues a message for the journal. Messages are journaled in the order in which they were queued.
+    /// Queues a message for the journal. Messages are journaled in the order in which they are queued.
     pub async fn queue(&self, draft: Draft) -> Result<Queued, HubError> {
         let config = &self.inner.config;
         self.queue_one(Prepared::new(draft, config.body_limit, config.metadata_limit)?).await
@@ -72,7 +76,7 @@ impl Hub {
         Ok(Queued { hub: self.clone(), pending })
     }
 
-    /// Submits many messages in order, with few waits for the disk. Each has its own result.
+    /// Submits many messages in order as a batch with few fsyncs. Each message has its own result.
     pub async fn submit_all(&self, drafts: Vec<Draft>) -> Vec<Result<Accepted, HubError>> {
         let config = &self.inner.config;
         let prepare = |draft| Prepared::new(draft, config.body_limit, config.metadata_limit);
@@ -110,10 +114,11 @@ impl Hub {
         answers
     }
 
-    /// Submits a message and leases its in-place deliveries to the submitter, who still has to write the file.
+    /// Submits a message and leases its in-place deliveries to the submitter.
     ///
-    /// They are in flight until the submitter reports. If its process dies first, the outbox hands them to
-    /// their door. Nothing is leased for a duplicate.
+    /// The submitter still has to write the file. The deliveries are in flight until the submitter reports. If the
+    /// submitter's process dies first, the outbox redelivers them through their door. For a duplicate, nothing is
+    /// leased.
     pub async fn submit_leased(&self, draft: Draft) -> Result<(Accepted, Vec<Handoff>), HubError> {
         let (config, route) = (&self.inner.config, draft.route.clone());
         let prepared = Prepared::new(draft, config.body_limit, config.metadata_limit)?.leased();
@@ -124,7 +129,7 @@ impl Hub {
         if accepted.duplicate || leased.is_empty() {
             return Ok((accepted, Vec::new()));
         }
-        // The message stays accepted: without a handoff the lease expires, and the outbox delivers it.
+        // The message stays accepted: without a handoff, the lease expires and the outbox delivers the message.
         let Ok(Some(stored)) = self.journal().message(accepted.id).await else {
             return Ok((accepted, Vec::new()));
         };

@@ -1,4 +1,4 @@
-//! Periodic work of a hub with an open door.
+//! Tick: the periodic work of a hub with an open door.
 
 use std::time::Duration;
 
@@ -9,7 +9,9 @@ use super::Hub;
 use crate::delivery::outbox;
 use crate::journal::search;
 
-/// Interval at which a hub with an open door looks for retries, expired messages and leases of dead processes.
+/// Poll interval of a hub with an open door.
+///
+/// Each tick looks for retries, expired messages and leases of dead processes.
 const TICK: Duration = Duration::from_secs(1);
 
 impl Hub {
@@ -20,7 +22,8 @@ impl Hub {
         }
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        // The transactions of this process look for due deliveries themselves.
+        // Only signals of other processes are needed, because the writer of this process checks for due deliveries
+        // itself.
         self.watch_signal();
         let mut signal = self.inner.signal.subscribe_to_others();
         for round in 0_u64.. {
@@ -28,7 +31,7 @@ impl Hub {
             {
                 self.lease_due_deliveries().await;
             }
-            // Even an empty job makes the writer look for due deliveries.
+            // Any job, even an empty one, makes the writer check for due deliveries.
             self.inner.writer.post(move |tx| {
                 outbox::expire_due(tx, 256)?;
                 if round % 10 == 0 {
@@ -48,8 +51,10 @@ impl Hub {
         }
     }
 
-    /// Wakes the writer if another process has left a due delivery for a door that is open here. Otherwise the
-    /// write lock stays free for processes that have something to write.
+    /// Wakes the writer if a delivery is due for a door that is open here.
+    ///
+    /// Another process may have left it. Otherwise the write lock stays free for processes that have something to
+    /// write.
     async fn lease_due_deliveries(&self) {
         if self.inner.writer.has_queued() {
             return;

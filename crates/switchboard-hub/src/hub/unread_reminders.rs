@@ -1,4 +1,4 @@
-//! Sends unread reminders to senders.
+//! Periodic sending of unread reminders to senders.
 
 use jiff::SignedDuration;
 
@@ -6,9 +6,7 @@ use super::Hub;
 use crate::delivery::unread_reminders;
 
 impl Hub {
-    /// Sends the due reminders, if they are switched on.
-    ///
-    /// After a failure, the next tick retries.
+    /// Sends the due reminders, if they are enabled. After a failure, the next tick retries.
     pub(crate) async fn send_unread_reminders(&self) {
         let Some(after) = self.inner.config.unread_reminder_after else { return };
         let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);

@@ -1,4 +1,4 @@
-//! Consistent reads of several things in one read transaction.
+//! Snapshot reads: several reads in one read transaction.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::HubError;
 use crate::journal::maintenance;
 use crate::journal::reads::{self, MailboxMessage, MailboxQuery, Page, Part};
 
-/// Snapshot of the hub. All reads through it belong to one read transaction.
+/// Snapshot of the hub. All reads through the view belong to one read transaction.
 pub struct View<'a> {
     db: &'a Connection,
     directory: Arc<Directory>,
@@ -20,7 +20,7 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    /// The directory.
+    /// Returns the directory.
     pub fn directory(&self) -> &Arc<Directory> {
         &self.directory
     }
@@ -30,8 +30,10 @@ impl View<'_> {
         reads::count(self.db, &self.directory.canonical(agent), part, most, self.now)
     }
 
-    /// Returns a page of an agent's mailbox; `None` if its messages have more than `most_bytes`. Such a page
-    /// takes too long to read and check on a thread that must not block: read it with [`Mailboxes::page`](super::Mailboxes::page).
+    /// Returns a page of an agent's mailbox, or `None` if its messages exceed `most_bytes`.
+    ///
+    /// Such a page takes too long to read and check on a thread that must not block: read it with
+    /// [`Mailboxes::page`](super::Mailboxes::page).
     pub fn mailbox(
         &self,
         query: &MailboxQuery,
@@ -41,7 +43,7 @@ impl View<'_> {
         reads::mailbox_within(self.db, &query, self.now, most_bytes)
     }
 
-    /// Returns one note of a door.
+    /// Returns the value of one note of a door.
     pub fn get_note(&self, door: Door, topic: &str, key: &str) -> Result<Option<String>, HubError> {
         maintenance::get_note(self.db, door, topic, key)
     }
@@ -52,12 +54,13 @@ impl View<'_> {
     }
 }
 
-/// Work on a snapshot. It may run twice.
+/// Boxed closure that reads from a snapshot. It may run twice.
 type ViewWork<T> = Box<dyn Fn(&View<'_>) -> Result<T, HubError> + Send>;
 
 impl Hub {
-    /// Reads from one snapshot: on this thread if nothing can block it, otherwise on another. `work` may run
-    /// twice, and should read few rows.
+    /// Reads from one snapshot, on this thread if nothing can block it and otherwise on another.
+    ///
+    /// `work` may run twice, and should read few rows.
     pub async fn view<T, F>(&self, work: F) -> Result<T, HubError>
     where
         T: Send + 'static,
@@ -66,7 +69,7 @@ impl Hub {
         self.view_boxed(Box::new(work)).await
     }
 
-    /// Body of [`Hub::view`], which exists once for each result and not for each closure.
+    /// Implements [`Hub::view`], compiled once per result type instead of once per closure.
     async fn view_boxed<T: Send + 'static>(&self, work: ViewWork<T>) -> Result<T, HubError> {
         let (cached, now) = (&self.inner.directory, self.now());
         let found = self.try_read(&|db| {
@@ -96,7 +99,7 @@ fn in_one_transaction<T>(
 ) -> Result<T, HubError> {
     db.prepare_cached("BEGIN")?.execute([])?;
     let read = reads();
-    // After an error SQLite may have ended the transaction itself.
+    // After an error, SQLite may already have ended the transaction.
     if !db.is_autocommit() {
         db.prepare_cached("COMMIT")?.execute([])?;
     }

@@ -14,9 +14,10 @@ use crate::store::rows::{self, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
 /// Result of an audit of the whole chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audit {
-    /// Entries that were checked.
+    /// Number of entries that were checked.
     pub entries: u64,
-    /// The last entry. Stored elsewhere, it shows later whether the journal up to it was rewritten.
+    /// The last entry of the chain. If it is stored elsewhere, it later reveals whether the journal up to it was
+    /// rewritten.
     pub head: Option<ChainHead>,
     /// Recorded breaks: entries whose predecessor is missing for a known reason.
     pub breaks: Vec<ChainBreak>,
@@ -26,19 +27,19 @@ pub struct Audit {
     pub bad: u64,
 }
 
-/// Head of the chain: an entry by its number and hash.
+/// Head of the hash chain: the number and hash of its last entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainHead {
-    /// Its number in the journal.
+    /// Number of the entry in the journal.
     pub seq: i64,
-    /// Its hash, which covers everything before it as well.
+    /// Hash of the entry, which also covers all earlier entries.
     pub hash: ChainHash,
 }
 
-/// A recorded break of the chain: an entry whose predecessor is missing.
+/// Recorded break of the chain: an entry whose predecessor is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainBreak {
-    /// The entry after the break.
+    /// Number of the entry after the break.
     pub seq: i64,
     /// The reason.
     pub reason: BreakReason,
@@ -46,27 +47,27 @@ pub struct ChainBreak {
     pub at: Timestamp,
 }
 
-/// An entry that is not as it was written.
+/// Bad entry: its content or its place in the chain is not as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadEntry {
-    /// Its number in the journal.
+    /// Number of the entry in the journal.
     pub seq: i64,
     /// The message id, if it can be read.
     pub id: Option<switchboard_core::MessageId>,
-    /// Its fault.
+    /// Fault of the entry.
     pub fault: EntryFault,
 }
 
 /// Fault of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryFault {
-    /// Its content was changed.
+    /// The content of the entry was changed.
     Changed,
-    /// It does not follow from the entry before it.
+    /// The entry's hash does not follow from the entry before it.
     OutOfChain,
-    /// It was removed, and not by retention.
+    /// The entry was removed, and not by retention.
     Removed,
-    /// Its hash differs from the one that was noted.
+    /// The entry's hash differs from the one that was noted.
     NotAsNoted,
 }
 
@@ -83,12 +84,12 @@ impl fmt::Display for EntryFault {
     }
 }
 
-/// A hash of the chain; displayed as 64 hexadecimal digits.
+/// Hash of the chain, displayed as 64 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainHash(RowHash);
 
 impl ChainHash {
-    /// Parses 64 hexadecimal digits.
+    /// Parses a hash from 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let mut hash = GENESIS;
         if text.len() != 2 * hash.len() || !text.is_ascii() {
@@ -107,26 +108,26 @@ impl fmt::Display for ChainHash {
     }
 }
 
-/// An entry of the journal with its place in the chain.
+/// Journal entry with its place in the hash chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
     /// The message, or the entry's number if it cannot be read.
     pub stored: Result<Stored, i64>,
-    /// Hash of its content.
+    /// Hash of the entry's content.
     pub content: Option<ChainHash>,
-    /// Hash of the entry before it; `None` if that is lost.
+    /// Hash of the previous entry, or `None` if that hash is lost.
     pub previous: Option<ChainHash>,
-    /// Its own hash; `None` if that cannot be read.
+    /// Hash of this entry, or `None` if it cannot be read.
     pub hash: Option<ChainHash>,
 }
 
 impl AuditEntry {
-    /// Its number in the journal.
+    /// Returns the number of the entry in the journal.
     pub fn seq(&self) -> i64 {
         self.stored.as_ref().map_or_else(|seq| *seq, |stored| stored.seq)
     }
 
-    /// Returns the fault of the entry, judged by itself.
+    /// Returns the fault of the entry, judged by the entry alone.
     fn fault(&self) -> Option<EntryFault> {
         let (Ok(stored), Some(ChainHash(content))) = (&self.stored, &self.content) else {
             return Some(EntryFault::Changed);
@@ -143,7 +144,7 @@ impl AuditEntry {
 
 /// Verifies the whole chain. `noted` is the chain head of an earlier audit.
 pub(crate) fn verify(db: &Connection, noted: Option<ChainHead>) -> Result<Audit, HubError> {
-    // One snapshot: entries that are appended meanwhile must not look like missing ones.
+    // The audit reads one snapshot, so that entries that are appended meanwhile do not look like missing ones.
     let moment = db.unchecked_transaction()?;
     let mut audit = Audit { entries: 0, head: None, breaks: breaks(&moment)?, first_bad: None, bad: 0 };
     let mut removed = removed(&moment)?.into_iter().peekable();
@@ -192,7 +193,7 @@ impl Audit {
     }
 }
 
-/// Returns a page of entries after a cursor.
+/// Returns a page of entries after a cursor, each with its place in the chain.
 pub(crate) fn entries(db: &Connection, after: i64, limit: usize) -> Result<Vec<AuditEntry>, HubError> {
     let moment = db.unchecked_transaction()?;
     let mut walk = Walk::new(&breaks(&moment)?, &moment)?;
@@ -208,11 +209,11 @@ pub(crate) fn entries(db: &Connection, after: i64, limit: usize) -> Result<Vec<A
     Ok(entries)
 }
 
-/// Iterates over the chain in the order of the journal.
+/// Walks the chain in the order of the journal.
 struct Walk {
-    /// Hash that the next entry follows.
+    /// Hash from which the next entry has to follow.
     previous: Option<RowHash>,
-    /// Hashes that entries after a recorded break follow.
+    /// Hashes from which entries after a recorded break follow, by entry number.
     bridges: BTreeMap<i64, Option<RowHash>>,
 }
 
@@ -225,7 +226,7 @@ impl Walk {
         Ok(Self { previous: Some(GENESIS), bridges })
     }
 
-    /// Reads the entry of a row of [`MESSAGE_COLUMNS`] and its hash.
+    /// Reads an entry and its hash from a row of [`MESSAGE_COLUMNS`].
     fn entry(&mut self, row: &Row<'_>) -> Result<AuditEntry, HubError> {
         let seq: i64 = row.get(0)?;
         let hash = row.get::<_, RowHash>(MESSAGE_WIDTH).ok();
@@ -249,15 +250,16 @@ impl Walk {
 fn breaks(db: &Connection) -> Result<Vec<ChainBreak>, HubError> {
     let mut statement = db.prepare("SELECT seq, reason, at FROM chain_breaks ORDER BY seq")?;
     let rows = statement.query_map([], |row| {
-        // An unknown reason is damage, and does not explain the break.
+        // An unknown reason means that the record is damaged, so it does not explain the break.
         let reason = BreakReason::from_name(&row.get::<_, String>(1)?).unwrap_or(BreakReason::Recovered);
         Ok(ChainBreak { seq: row.get(0)?, reason, at: timestamp_from_micros(row.get(2)?) })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Finds the numbers of missing entries whose deliveries still exist. Every regular removal of an entry removes
-/// its deliveries too.
+/// Finds the numbers of missing entries whose deliveries still exist.
+///
+/// Every regular removal of an entry removes its deliveries too.
 fn removed(db: &Connection) -> Result<Vec<i64>, HubError> {
     let mut statement = db.prepare(&format!(
         "SELECT DISTINCT id / {SPREAD} FROM deliveries WHERE id / {SPREAD} NOT IN (SELECT seq FROM messages) ORDER BY 1"
@@ -266,7 +268,9 @@ fn removed(db: &Connection) -> Result<Vec<i64>, HubError> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// True if retention or a rollback removed the entry after it was noted, so that it cannot be checked any more.
+/// Returns true if retention or a rollback removed the noted entry.
+///
+/// The entry can then no longer be checked.
 fn is_bridged(db: &Connection, noted: ChainHead) -> Result<bool, HubError> {
     Ok(db.query_row(
         "SELECT EXISTS (SELECT 1 FROM chain_breaks WHERE reason IN (?2, ?3) \

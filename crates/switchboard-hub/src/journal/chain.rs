@@ -1,8 +1,7 @@
-//! Hash chain through the journal: the hash of each row covers the previous hash and the row's content.
+//! Hash chain of the journal: the hash of each row covers the previous hash and the row's content.
 //!
-//! [`crate::journal::audit`] detects a change, removal or insertion of a row, unless all later hashes are
-//! recomputed too. A process that can write the database can recompute them; only a hash that was stored
-//! elsewhere reveals that.
+//! [`crate::journal::audit`] detects a change, removal or insertion of a row, unless all later hashes are recomputed
+//! too. A process that can write the database can recompute them; only a hash that was stored elsewhere reveals that.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -12,27 +11,32 @@ use crate::error::HubError;
 use crate::journal::submit::READ_BACK;
 use crate::store::rows::{self, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
 
-/// A hash of the chain.
+/// Hash of a row in the chain.
 pub(crate) type RowHash = [u8; 32];
 
-/// Hash that the first row of a journal follows.
+/// Initial hash, from which the first row of a journal follows.
 pub(crate) const GENESIS: RowHash = [0; 32];
 
-/// Reason why a row does not follow from the one before it.
+/// Reason why a row does not follow from the previous row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakReason {
-    /// Retention removed the rows between them.
+    /// Retention removed the rows in between.
     Retention,
-    /// The journal was damaged, and the rows between them were lost.
+    /// The journal was damaged, and the rows in between were lost.
     Recovered,
-    /// The database was lost; the one that was rebuilt from files starts here.
+    /// The database was lost, and the one that was rebuilt from files starts here.
     Rebuilt,
-    /// The journal is older than the chain; an upgrade computed the hashes of this row and the existing rows
-    /// after it.
+    /// The journal is older than the chain.
+    ///
+    /// An upgrade computed the hashes of this row and of the existing rows after it.
     Upgraded,
-    /// The row was damaged and restored from a file, which does not contain all of its fields.
+    /// The row was damaged and restored from a file.
+    ///
+    /// The file does not contain all fields of the row.
     Restored,
-    /// The disk did not store the rows between them, and their senders were told that they were not accepted.
+    /// The rows in between were rolled back, because the disk did not store them.
+    ///
+    /// Their senders were told that they were not accepted.
     Refused,
 }
 
@@ -66,7 +70,7 @@ pub(crate) fn hash_row(previous: &RowHash, seq: i64, content: &[u8; 32]) -> RowH
     hash.finalize().into()
 }
 
-/// Records a break before a row.
+/// Records a break of the chain before a row.
 pub(crate) fn note_break(
     db: &Connection,
     seq: i64,
@@ -81,8 +85,9 @@ pub(crate) fn note_break(
     Ok(())
 }
 
-/// Bridges the chain over a row that is about to be removed. Rows have to be removed in ascending order. If the
-/// last row is removed, the chain continues from the one before it.
+/// Bridges the chain over a row that is about to be removed.
+///
+/// Rows have to be removed in ascending order. If the last row is removed, the chain continues from the row before it.
 pub(crate) fn bridge(db: &Connection, seq: i64, reason: BreakReason, now: Timestamp) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM chain_breaks WHERE seq = ?1")?.execute([seq])?;
     db.prepare_cached(
@@ -94,7 +99,7 @@ pub(crate) fn bridge(db: &Connection, seq: i64, reason: BreakReason, now: Timest
     Ok(())
 }
 
-/// Records a break if the journal starts with messages that were rebuilt from files.
+/// Records a break of the chain if the journal starts with messages rebuilt from files.
 pub(crate) fn note_rebuilt(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     db.execute(
         &format!(
@@ -108,7 +113,7 @@ pub(crate) fn note_rebuilt(db: &Connection, now: Timestamp) -> rusqlite::Result<
     Ok(())
 }
 
-/// Records a break if a restored row differs from the original.
+/// Records a break of the chain if a restored row differs from the original.
 pub(crate) fn note_restored(
     db: &Connection,
     seq: i64,
@@ -124,7 +129,7 @@ pub(crate) fn note_restored(
     if follows { Ok(()) } else { note_break(db, seq, None, BreakReason::Restored, now) }
 }
 
-/// Returns the hash that a row follows; `None` if that is lost.
+/// Returns the hash from which a row follows, or `None` if that hash is lost.
 pub(crate) fn previous_hash(db: &Connection, seq: i64) -> rusqlite::Result<Option<RowHash>> {
     let noted: Option<Option<RowHash>> = db
         .query_row("SELECT previous FROM chain_breaks WHERE seq = ?1", [seq], |row| Ok(row.get(0).ok()))
@@ -138,8 +143,9 @@ pub(crate) fn previous_hash(db: &Connection, seq: i64) -> rusqlite::Result<Optio
     Ok(found.unwrap_or(Some(GENESIS)))
 }
 
-/// Repairs the chain of a journal that was copied from another database: computes the hashes of rows from
-/// before the chain, and records breaks where rows are missing.
+/// Repairs the chain of a journal that was copied from another database.
+///
+/// Computes the hashes of rows that are older than the chain, and records breaks where rows are missing.
 pub(crate) fn repair(db: &Connection, now: Timestamp) -> Result<(), HubError> {
     let mut select = db.prepare(&format!(
         "SELECT {MESSAGE_COLUMNS}, m.chain FROM messages m WHERE m.seq > ?1 ORDER BY m.seq LIMIT 1000"

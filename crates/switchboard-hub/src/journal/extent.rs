@@ -1,10 +1,12 @@
-//! Extent of a check: the newest messages, or all.
+//! Extent of a check: the newest messages, or all of them.
 
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::error::HubError;
 
-/// Messages that a bounded check covers: less than a second's work, however large the store is.
+/// Number of messages that a bounded check covers.
+///
+/// The check takes less than a second, however large the store is.
 pub const NEWEST: usize = 1_000;
 
 /// Part of the journal that is checked.
@@ -17,7 +19,7 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// Returns the journal number after which messages are checked; 0 for all of them.
+    /// Returns the journal number after which messages are checked, or 0 for all messages.
     pub(crate) fn after(self, db: &Connection) -> Result<i64, HubError> {
         if self == Self::Everything {
             return Ok(0);

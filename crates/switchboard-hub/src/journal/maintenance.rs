@@ -1,4 +1,4 @@
-//! Maintenance of messages after delivery, and of the journal as a whole.
+//! Maintenance of delivered messages and of the journal as a whole.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -17,28 +17,28 @@ use crate::store::writer::Transaction;
 /// Result of a health check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// Complaints of SQLite's own check; empty if it found no fault.
+    /// Errors that SQLite's own check reports; empty if it found none.
     pub complaints: Vec<String>,
     /// Messages whose row does not match its checksum.
     pub damaged: Vec<DamagedRow>,
-    /// Messages in the journal.
+    /// Number of messages in the journal.
     pub messages: u64,
-    /// Deliveries that wait for their door, per door.
+    /// Number of deliveries that wait for their door, per door.
     pub pending: Vec<(Door, u64)>,
-    /// Pending deliveries whose last attempt failed because of the disk.
+    /// Number of pending deliveries whose last attempt failed because of the disk.
     pub waiting_for_disk: u64,
 }
 
-/// A message whose row does not match its checksum. Its neighbours are not affected.
+/// Damaged row: a message that does not match its checksum. Other rows are not affected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedRow {
-    /// Its number in the journal.
+    /// Number of the message in the journal.
     pub seq: i64,
-    /// Its id, if it can be read.
+    /// Message id, if it can be read.
     pub id: Option<MessageId>,
-    /// Its native id, if it can be read.
+    /// Native id of the message, if it can be read.
     pub native: Option<NativeId>,
-    /// Its recipients.
+    /// Recipients of the message.
     pub agents: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn delivery_to(
     Ok(reads::deliveries(db, seq, id)?.into_iter().find(|delivery| &delivery.agent == agent))
 }
 
-/// Advances an agent's deliveries to `state` unless they are past it; returns those that changed.
+/// Advances an agent's deliveries to `state` unless they are already past it; returns those that changed.
 pub(crate) fn advance_deliveries(
     tx: &mut Transaction<'_>,
     agent: &AgentId,
@@ -69,7 +69,8 @@ pub(crate) fn advance_deliveries(
         let Some(mut delivery) = delivery_to(tx.db, *id, agent)? else { continue };
         let on = match state {
             DeliveryState::Seen => delivery.state == DeliveryState::Delivered,
-            // Also from the queue: the reader may have found the message before its door reported that.
+            // A queued delivery advances too: the reader may have found the message before its door reported the
+            // delivery.
             _ => !delivery.state.is_final(),
         };
         if on {
@@ -80,8 +81,9 @@ pub(crate) fn advance_deliveries(
     Ok(moved)
 }
 
-/// Expires earlier waiting messages of the same kind, sender and recipient. An expired message supersedes none,
-/// and an unverified one only unverified ones.
+/// Supersedes earlier waiting messages of the same kind, sender and recipient: they expire.
+///
+/// An expired message supersedes none, and an unverified message supersedes only unverified ones.
 pub(crate) fn supersede(tx: &mut Transaction<'_>, newer: MessageId) -> Result<Vec<Delivery>, HubError> {
     let Some(stored) = reads::message(tx.db, newer)? else { return Ok(Vec::new()) };
     if stored.message.expires_at.is_some_and(|at| at <= tx.now) {
@@ -102,7 +104,7 @@ pub(crate) fn supersede(tx: &mut Transaction<'_>, newer: MessageId) -> Result<Ve
             stored.message.origin.verified
         ])?;
         while let Some(row) = rows.next()? {
-            // An unreadable delivery stays as it is.
+            // An unreadable delivery is left unchanged.
             if let Ok(id) = row.get(0)
                 && let Ok(delivery) = rows::delivery(row, 1, MessageId::from_bytes(id))
             {
@@ -110,7 +112,7 @@ pub(crate) fn supersede(tx: &mut Transaction<'_>, newer: MessageId) -> Result<Ve
             }
         }
     }
-    // The sender knows the message by its native id.
+    // The note uses the native id, because that is the id that the sender knows.
     let note = format!("superseded by {}", stored.message.origin.native.id);
     for delivery in &mut older {
         put_state(tx, delivery, DeliveryState::Expired, Some(note.clone()))?;
@@ -126,7 +128,7 @@ pub(crate) fn notes(db: &Connection, door: Door, topic: &str) -> Result<Vec<(Str
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Returns one note of a door.
+/// Returns the value of one note of a door.
 pub(crate) fn get_note(
     db: &Connection,
     door: Door,
@@ -139,7 +141,7 @@ pub(crate) fn get_note(
         .optional()?)
 }
 
-/// Writes a note, or deletes it.
+/// Writes a note, or deletes it if the value is `None`.
 pub(crate) fn put_note(
     tx: &mut Transaction<'_>,
     door: Door,
@@ -162,24 +164,25 @@ pub(crate) fn put_note(
     Ok(())
 }
 
-/// Message with the facts that retention needs.
+/// Message with the facts on which retention decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetentionCandidate {
-    /// Its number in the journal.
+    /// Number of the message in the journal.
     pub seq: i64,
-    /// When it was accepted.
+    /// Time when the message was accepted.
     pub accepted_at: Timestamp,
     /// The message, without its body.
     pub message: ExpectedFile,
     /// The sender.
     pub from: AgentId,
-    /// Recipients of this hub that no longer need it.
+    /// Recipients of this hub that no longer need the message.
     pub done: Vec<AgentId>,
-    /// True if no recipient needs it any more. A message that another hub has accepted is retained by that hub.
+    /// True if no recipient needs the message any more. A message that another hub has accepted is retained by that
+    /// hub.
     pub is_done: bool,
 }
 
-/// Returns the next `most` messages of the journal after a number, for retention. Unreadable rows are left out.
+/// Returns the next `most` messages of the journal after a number, for retention. Skips unreadable rows.
 pub(crate) fn retention_candidates(
     db: &Connection,
     after: i64,
@@ -222,10 +225,11 @@ fn read_candidate(row: &Row<'_>) -> Option<RetentionCandidate> {
     })
 }
 
-/// Removes those of these messages that no recipient needs. The last row of the journal stays, so that its
-/// number is not assigned again.
+/// Removes messages that no recipient needs from the given ones; returns how many were removed.
+///
+/// The last row of the journal stays, so that its number is not assigned again.
 pub(crate) fn prune(tx: &mut Transaction<'_>, mut entries: Vec<i64>) -> Result<usize, HubError> {
-    // The chain is bridged in the order of the journal.
+    // The hash chain has to be bridged in the order of the journal.
     entries.sort_unstable();
     let mut last = None;
     let mut removed = 0;
@@ -240,7 +244,7 @@ pub(crate) fn prune(tx: &mut Transaction<'_>, mut entries: Vec<i64>) -> Result<u
         if !is_done {
             continue;
         }
-        // The file of a channel post still exists: its native id is what marks it as ingested.
+        // The native id of a channel post stays: the post's file still exists, and the id marks it as ingested.
         tx.db
             .prepare_cached(
                 "DELETE FROM native_ids WHERE door = (SELECT door FROM messages WHERE seq = ?1) \
@@ -259,10 +263,12 @@ pub(crate) fn prune(tx: &mut Transaction<'_>, mut entries: Vec<i64>) -> Result<u
     Ok(removed)
 }
 
-/// Free pages that the database retains for later writes: 4 MiB.
+/// Number of free pages that the database retains for later writes: 4 MiB.
 const SPARE: i64 = 1024;
 
-/// Returns up to `most` free pages to the file system; true if more are free.
+/// Returns up to `most` free pages to the file system.
+///
+/// Returns true if free pages are left.
 pub(crate) fn shrink(tx: &Transaction<'_>, most: i64) -> Result<bool, HubError> {
     let free: i64 = tx.db.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
     let step = most.min(free - SPARE);
@@ -275,12 +281,12 @@ pub(crate) fn shrink(tx: &Transaction<'_>, most: i64) -> Result<bool, HubError> 
     Ok(free - SPARE > step)
 }
 
-/// True if the database has free pages to return.
+/// Returns true if the database has free pages that can be returned to the file system.
 pub(crate) fn has_free_pages(db: &Connection) -> Result<bool, HubError> {
     Ok(db.pragma_query_value(None, "freelist_count", |row| row.get::<_, i64>(0))? > SPARE)
 }
 
-/// Removes an entry of the journal with its deliveries, but not its native ids.
+/// Removes a journal entry and its deliveries, but not its native ids.
 pub(crate) fn remove(db: &Connection, seq: i64, reason: BreakReason, now: Timestamp) -> rusqlite::Result<()> {
     search::remove(db, seq)?;
     db.prepare_cached("DELETE FROM deliveries WHERE id >= ?1 AND id < ?2")?
@@ -291,7 +297,7 @@ pub(crate) fn remove(db: &Connection, seq: i64, reason: BreakReason, now: Timest
     Ok(())
 }
 
-/// Checks the messages after a journal number; from 0 on, the whole database.
+/// Checks the messages after a journal number for damage; from 0 on, checks the whole database.
 pub(crate) fn health(db: &Connection, after: i64) -> Result<Health, HubError> {
     let mut complaints = Vec::new();
     let check = if after == 0 { "PRAGMA integrity_check(20)" } else { "PRAGMA quick_check('meta')" };
@@ -299,7 +305,7 @@ pub(crate) fn health(db: &Connection, after: i64) -> Result<Health, HubError> {
     for line in statement.query_map([], |row| row.get::<_, String>(0))? {
         match line {
             Ok(line) => complaints.push(line),
-            // A check that cannot run is a complaint too.
+            // A check that cannot run is reported as an error too.
             Err(error) if is_suspicious(&error) => complaints.push(error.to_string()),
             Err(error) => return Err(error.into()),
         }
@@ -344,12 +350,12 @@ pub(crate) fn health(db: &Connection, after: i64) -> Result<Health, HubError> {
     Ok(Health { complaints, damaged, messages, pending, waiting_for_disk })
 }
 
-/// True if the doors have read back their files since the database was created.
+/// Returns true if the doors have read their files back since the database was created.
 pub(crate) fn rebuilt(db: &Connection) -> Result<bool, HubError> {
     Ok(db.query_row("SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'rebuilt')", [], |row| row.get(0))?)
 }
 
-/// Makes the doors read back their files once more.
+/// Makes the doors read their files back again.
 pub(crate) fn forget_rebuilt(db: &Connection) -> Result<(), HubError> {
     db.execute("DELETE FROM meta WHERE key = 'rebuilt'", [])?;
     Ok(())
@@ -361,10 +367,10 @@ pub(crate) fn set_rebuilt(tx: &mut Transaction<'_>) -> Result<(), HubError> {
     Ok(())
 }
 
-/// Returns the next journal numbers and ids after `last`, a bounded number of them.
+/// Returns the next page of journal numbers and message ids after `last`.
 pub(crate) fn ids_after(db: &Connection, last: i64) -> Result<Vec<(i64, MessageId)>, HubError> {
     let mut statement =
-        // A row with an unreadable id is skipped; otherwise the listing would never get past it.
+        // A row with an unreadable id is skipped; otherwise the listing would never get past the row.
         db.prepare_cached(
             "SELECT seq, id FROM messages WHERE seq > ?1 AND typeof(id) = 'blob' AND length(id) = 16 \
              ORDER BY seq LIMIT 1000",

@@ -1,4 +1,4 @@
-//! Reads of mailboxes, threads and the journal from a cursor.
+//! Queries on the journal: mailboxes, conversations, and pages after a cursor.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -14,11 +14,11 @@ use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, MESSAGE_WIDTH,
 /// Query for a part of a mailbox.
 #[derive(Debug, Clone)]
 pub struct MailboxQuery {
-    /// The agent whose mailbox it is.
+    /// Agent that owns the mailbox.
     pub agent: AgentId,
-    /// Only messages after this journal number.
+    /// Cursor: only messages after this journal number are returned.
     pub after: i64,
-    /// Most messages to return.
+    /// Maximum number of messages to return.
     pub limit: usize,
     /// Part of the mailbox.
     pub part: Part,
@@ -27,7 +27,7 @@ pub struct MailboxQuery {
 /// Part of a mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Messages that the reader has not been shown.
+    /// Messages that have not been shown to the reader.
     Unseen,
     /// Messages that the reader has not acknowledged.
     Waiting,
@@ -36,7 +36,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Returns the index of the part, and a condition on the delivery state that matches the index.
+    /// Returns the SQL index for this part, with the matching condition on the delivery state.
     fn index(self) -> (&'static str, &'static str) {
         match self {
             Self::Unseen => ("deliveries_waiting", "state IN (2, 3) AND state = 2"),
@@ -46,12 +46,12 @@ impl Part {
     }
 }
 
-/// One message in a mailbox.
+/// Message in a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailboxMessage {
     /// The message.
     pub stored: Stored,
-    /// Its delivery to this reader.
+    /// Delivery of the message to this reader.
     pub delivery: Delivery,
 }
 
@@ -60,18 +60,18 @@ pub struct MailboxMessage {
 pub struct Page<T> {
     /// The messages, oldest first.
     pub items: Vec<T>,
-    /// True if there are more after the last of them.
+    /// True if there are more messages after the last one of the page.
     pub more: bool,
     /// Number of messages that were left out because their row is damaged.
     pub damaged: usize,
 }
 
-/// Message that must have a mailbox file, without its body.
+/// Message, without its body, that must have a mailbox file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedFile {
     /// The message.
     pub id: MessageId,
-    /// Native id in the protocol that it arrived by.
+    /// Native id in the protocol through which the message arrived.
     pub native: NativeId,
 }
 
@@ -80,7 +80,7 @@ impl<T> Page<T> {
         Self { items: Vec::new(), more: false, damaged: 0 }
     }
 
-    /// Adds a row; true while the page has room.
+    /// Adds a row; returns true while the page has room.
     fn push_row(&mut self, item: Result<T, HubError>, limit: usize) -> Result<bool, HubError> {
         match item {
             Ok(_) if self.items.len() == limit => self.more = true,
@@ -103,7 +103,9 @@ pub(crate) fn message(db: &Connection, id: MessageId) -> Result<Option<Stored>, 
     rows.next()?.map(Stored::read).transpose()
 }
 
-/// Returns a message by id if its content matches its digest, even with a broken seal.
+/// Returns a message by id if its content matches its digest.
+///
+/// The row's seal may be broken.
 pub(crate) fn message_unsealed(db: &Connection, id: MessageId) -> Result<Option<Stored>, HubError> {
     let sql = format!("SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.id = ?1");
     let mut statement = db.prepare_cached(&sql)?;
@@ -122,7 +124,7 @@ pub(crate) fn deliveries(db: &Connection, seq: i64, id: MessageId) -> Result<Vec
     Ok(deliveries)
 }
 
-/// Prepares a query for deliveries from one number to below another, in order.
+/// Prepares a query for deliveries in order, from one number up to but excluding another.
 pub(crate) fn deliveries_statement(db: &Connection) -> rusqlite::Result<CachedStatement<'_>> {
     let sql =
         format!("SELECT {DELIVERY_COLUMNS} FROM deliveries d WHERE d.id >= ?1 AND d.id < ?2 ORDER BY d.id");
@@ -167,7 +169,7 @@ pub(crate) fn native_ids(db: &Connection, door: Door, scope: &str) -> Result<Has
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Returns the scopes in which a protocol has used native ids. Scans all of its ids.
+/// Returns the scopes in which a protocol has used native ids. Scans all ids of the protocol.
 pub(crate) fn scopes(db: &Connection, door: Door) -> Result<Vec<String>, HubError> {
     let mut statement =
         db.prepare_cached("SELECT DISTINCT scope FROM native_ids WHERE door = ?1 AND scope <> ''")?;
@@ -175,8 +177,9 @@ pub(crate) fn scopes(db: &Connection, door: Door) -> Result<Vec<String>, HubErro
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Lists messages that a door accepted without a native id of their own and that have received none in any
-/// scope since: their file or the like was never created. Accepted before `before`, oldest first.
+/// Lists messages that still have no native id in their door's protocol.
+///
+/// Their file or its equivalent was never created. Returns messages accepted before `before`, oldest first.
 pub(crate) fn without_native_id(
     db: &Connection,
     door: Door,
@@ -190,7 +193,9 @@ pub(crate) fn without_native_id(
     Ok(rows.map(|id| id.map(MessageId::from_bytes)).collect::<rusqlite::Result<_>>()?)
 }
 
-/// Returns the native id of a message within a scope of a protocol that it arrived or left by.
+/// Returns the native id of a message within a scope of a protocol.
+///
+/// The message arrived or left through that protocol.
 pub(crate) fn native_id_in(
     db: &Connection,
     door: Door,
@@ -215,7 +220,9 @@ pub(crate) fn mailbox(
     Ok(mailbox_within(db, query, now, usize::MAX)?.unwrap_or_else(Page::new))
 }
 
-/// Returns a page of an agent's mailbox; `None` if the bodies of its messages exceed `most_bytes`.
+/// Returns a page of an agent's mailbox.
+///
+/// Returns `None` if the bodies of its messages exceed `most_bytes`.
 pub(crate) fn mailbox_within(
     db: &Connection,
     query: &MailboxQuery,
@@ -223,7 +230,7 @@ pub(crate) fn mailbox_within(
     most_bytes: usize,
 ) -> Result<Option<Page<MailboxMessage>>, HubError> {
     let (index, states) = query.part.index();
-    // An expired message is hidden at once, before housekeeping ends it.
+    // An expired message is hidden at once, before housekeeping marks it as expired.
     let sql = format!(
         "SELECT {MESSAGE_COLUMNS}, {DELIVERY_COLUMNS} FROM deliveries d INDEXED BY {index} \
          JOIN messages m ON m.seq = d.id / {SPREAD} WHERE d.agent = ?1 AND d.id >= ?2 AND {states} \
@@ -280,7 +287,7 @@ pub(crate) fn count(
     if kept <= 0 {
         return Ok(0);
     }
-    // The triggers count expired messages until housekeeping ends them.
+    // Subtracts expired messages, which the triggers count until housekeeping marks them as expired.
     let expired: i64 = db
         .prepare_cached(
             "SELECT count(*) FROM deliveries INDEXED BY deliveries_expiring WHERE expires_at <= ?2 AND agent = ?1 \
@@ -309,7 +316,7 @@ pub(crate) fn first_unsent(db: &Connection, agent: &AgentId) -> Result<Option<i6
     Ok(first.map(|id| id / SPREAD))
 }
 
-/// True if the first undelivered message of a peer waits for a retry.
+/// Returns true if the first undelivered message of a peer waits for a retry.
 pub(crate) fn first_waits(db: &Connection, agent: &AgentId, now: Timestamp) -> Result<bool, HubError> {
     Ok(db
         .prepare_cached(
@@ -321,8 +328,9 @@ pub(crate) fn first_waits(db: &Connection, agent: &AgentId, now: Timestamp) -> R
         .unwrap_or(false))
 }
 
-/// Lists messages after a journal number that must have a file in an agent's mailbox folder, without their
-/// bodies.
+/// Lists messages after a journal number that must have a file in an agent's mailbox folder.
+///
+/// The messages are returned without their bodies.
 pub(crate) fn expected_files_after(
     db: &Connection,
     agent: &AgentId,
@@ -363,7 +371,7 @@ fn waiting_rows<T>(
     Ok(waiting)
 }
 
-/// Lists messages on their way to an agent's mailbox folder: their files may exist already.
+/// Lists messages in transit to an agent's mailbox folder, whose files may already exist.
 pub(crate) fn pending_files(db: &Connection, agent: &AgentId) -> Result<Vec<ExpectedFile>, HubError> {
     let sql = format!(
         "SELECT m.id, m.door, m.scope, m.native_id FROM deliveries d INDEXED BY deliveries_due \
@@ -377,14 +385,16 @@ pub(crate) fn pending_files(db: &Connection, agent: &AgentId) -> Result<Vec<Expe
 /// Returns a page of the journal after a cursor, in order of acceptance.
 pub(crate) fn journal(db: &Connection, after: i64, limit: usize) -> Result<Page<Stored>, HubError> {
     let oldest = oldest_retained(db)?;
-    // A reader from the start gets whatever exists; one with a cursor must not miss anything.
+    // A reader that starts at 0 gets all messages that are retained; a reader with a cursor must not miss any.
     if after > 0 && after < oldest - 1 {
         return Err(HubError::CursorExpired { cursor: after, oldest });
     }
     stored_page(db, "WHERE m.seq > ?1 ORDER BY m.seq", [after], limit)
 }
 
-/// Returns the messages that the rest of a query selects, up to a page.
+/// Returns a page of the messages that an SQL query selects.
+///
+/// `rest` is the end of the query.
 fn stored_page(
     db: &Connection,
     rest: &str,
@@ -396,7 +406,7 @@ fn stored_page(
     let mut rows = statement.query(values)?;
     let (mut last, mut direction) = (None, None);
     while let Some(row) = rows.next()? {
-        // A database page that is linked twice looks intact except for the order of its rows.
+        // A database page that is linked twice looks intact; only the order of its rows reveals it.
         let seq: i64 = row.get(0)?;
         let step = last.replace(seq).map(|last: i64| seq.cmp(&last));
         if step == Some(Ordering::Equal) || (direction.is_some() && step != direction) {
@@ -410,7 +420,7 @@ fn stored_page(
     Ok(page)
 }
 
-/// Returns the first journal number after everything that retention has removed.
+/// Returns the first journal number after all messages that retention has removed.
 pub(crate) fn oldest_retained(db: &Connection) -> Result<i64, HubError> {
     Ok(db
         .prepare_cached("SELECT CAST(value AS INTEGER) + 1 FROM meta WHERE key = 'pruned'")?
@@ -431,8 +441,9 @@ pub(crate) fn newest(db: &Connection, count: usize) -> Result<Page<Stored>, HubE
     Ok(page)
 }
 
-/// Returns the newest `count` messages of one swarm, oldest first: those that arrived by it, and those to its
-/// members.
+/// Returns the newest `count` messages of one swarm, oldest first.
+///
+/// These are the messages that arrived through the swarm, and those to its members.
 pub(crate) fn newest_of_swarm(
     db: &Connection,
     scope: &str,
@@ -458,15 +469,15 @@ pub(crate) fn replies(db: &Connection, id: MessageId, limit: usize) -> Result<Pa
     stored_page(db, "WHERE m.in_reply_to = ?1 ORDER BY m.seq", [id.as_bytes()], limit)
 }
 
-/// Searches for the newest messages that contain all terms, newest first, older than `before`.
+/// Finds the newest messages before number `before` that contain all terms, newest first.
 pub(crate) fn search(
     db: &Connection,
     terms: &str,
     before: Option<i64>,
     limit: usize,
 ) -> Result<Page<Stored>, HubError> {
-    // Each term is quoted, so that query operators count as plain text. A NUL would end the query in the middle
-    // of a quotation.
+    // Each term is quoted, so that query operators count as plain text. NUL is a separator, because it would end the
+    // query in the middle of a quoted term.
     let terms = terms.split(|c: char| c.is_whitespace() || c == '\0').filter(|term| !term.is_empty());
     let query: Vec<String> = terms.map(|term| format!("\"{}\"", term.replace('"', "\"\""))).collect();
     if query.is_empty() {

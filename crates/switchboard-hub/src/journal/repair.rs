@@ -1,7 +1,7 @@
-//! Repair of a journal row from its own content and the native ids of its message.
+//! Repair of a damaged journal row from the data in the database.
 //!
-//! The seal of a row covers its content and its digest, and the native id of a message is stored twice. So a
-//! row with a damaged digest or native id contains the proof of its repair, and no file is needed.
+//! The seal of a row covers its content and its digest, and the native id of a message is stored twice. A row with a
+//! damaged digest or native id can therefore be repaired and verified without any file.
 
 use rusqlite::{Connection, params};
 use switchboard_core::NativeId;
@@ -11,8 +11,10 @@ use crate::error::HubError;
 use crate::store::rows::{self, MESSAGE_COLUMNS, Stored};
 use crate::store::writer::Transaction;
 
-/// Repairs the digest or the native id of a row; false if another field is damaged. `likely` is the native id
-/// that its door would use; with it, the native id need not be stored elsewhere.
+/// Repairs the digest or the native id of a row.
+///
+/// Returns false if another field is damaged. `likely` is the native id that the message's door would use; with it, the
+/// native id need not be stored elsewhere.
 pub(crate) fn repair(tx: &mut Transaction<'_>, seq: i64, likely: Option<NativeId>) -> Result<bool, HubError> {
     if !repair_row(tx.db, seq, likely)? {
         return Ok(false);
@@ -39,7 +41,10 @@ fn repair_row(db: &Connection, seq: i64, likely: Option<NativeId>) -> Result<boo
     Ok(false)
 }
 
-/// Sets the native id of a row, if one is given, and then recomputes the digest of its content.
+/// Sets the native id of a row and recomputes its digest if needed.
+///
+/// The native id is set only if one is given. The digest is recomputed if the row is still damaged. Returns true if the
+/// row is intact afterwards.
 fn try_native_id(
     db: &Connection,
     seq: i64,

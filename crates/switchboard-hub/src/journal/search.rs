@@ -1,36 +1,43 @@
 //! Full-text search index over message bodies (FTS5).
 //!
-//! Processes that send or serve index behind the journal, a bounded number of messages at a time: tokenizing a
-//! body costs more than journaling it, and `submit` does not wait for it.
+//! Processes that send or serve index the journal in the background, a bounded number of messages at a time: tokenizing
+//! a body costs more than journaling it, and `submit` does not wait for it.
 //!
-//! The index covers two ranges of the journal: everything up to `base`, and everything from `low` to `high`.
-//! The second range starts at the newest messages if much is missing, so that a search for recent messages does
-//! not wait for the old ones. It grows upwards with the journal and downwards until the two meet.
+//! The index covers two ranges of the journal: all messages up to `base`, and all messages from `low` to `high`. If
+//! many messages are missing, the second range starts at the newest ones, so that a search for recent messages does not
+//! wait for old ones. It grows upwards with the journal and downwards until the two ranges meet.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::HubError;
 use crate::store::writer::Transaction;
 
-/// Messages that one transaction indexes: about 20 ms, so that senders do not wait long.
+/// Maximum number of messages that one transaction indexes.
+///
+/// That takes about 20 ms, so that senders do not wait long.
 pub(crate) const STEP: i64 = 500;
 
-/// Missing messages from which on the newest are indexed first: about a second of work.
+/// Number of missing messages from which on the newest are indexed first: about a second of work.
 const NEWEST_FIRST: i64 = 20_000;
 
-/// Missing messages from which on a process that only sends indexes some: then one command in 64 does it.
+/// Number of missing messages from which on a process that only sends indexes a batch.
+///
+/// With this number, one command in 64 does the work.
 const DUE: i64 = 64;
 
-/// Messages that such a process indexes before it ends: about 4 ms. Twice [`DUE`], so that the index catches
-/// up.
+/// Number of messages that a process that only sends indexes before it ends: about 4 ms.
+///
+/// It is twice [`DUE`], so that the index catches up.
 pub(crate) const PORTION: i64 = 2 * DUE;
 
 /// Ranges of the journal that the index covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Coverage {
-    /// Everything up to this number is indexed.
+    /// All messages up to this number are indexed.
     base: i64,
-    /// Everything from `low` to `high` is, too; empty if `high` is below `low`.
+    /// First number of the second indexed range, which ends at `high`.
+    ///
+    /// The range is empty if `high` is below `low`.
     low: i64,
     high: i64,
     /// Number of the last message of the journal.
@@ -76,30 +83,32 @@ impl Coverage {
         self.high >= self.low
     }
 
-    /// Returns the last indexed number towards the newest message.
+    /// Returns the number of the newest indexed message.
     fn end(self) -> i64 {
         if self.is_in_two() { self.high } else { self.base }
     }
 
-    /// True if a message is in the index.
+    /// Returns true if the index covers a message.
     pub(crate) fn has(self, seq: i64) -> bool {
         seq <= self.base || (self.low..=self.high).contains(&seq)
     }
 
-    /// Upper bound of the messages that are not indexed yet: retention may have removed some.
+    /// Returns the maximum number of messages that are not indexed yet. Retention may have removed some of them.
     pub(crate) fn missing(self) -> i64 {
         let between = if self.is_in_two() { self.low - 1 - self.base } else { 0 };
         between.max(0) + (self.last - self.end()).max(0)
     }
 
-    /// True if no unindexed message could change a result page: the newest messages before `before`, down to
+    /// Returns true if the index is sufficient for a result page.
+    ///
+    /// No unindexed message may belong to the page, which contains the newest messages before `before`, down to
     /// `oldest`.
     pub(crate) fn answers(self, before: Option<i64>, oldest: Option<i64>) -> bool {
         let newest = before.map_or(self.last, |before| self.last.min(before.saturating_sub(1)));
         newest <= self.base || (self.has(newest) && oldest.is_some_and(|oldest| oldest >= self.low))
     }
 
-    /// True if a process that only sends should index a portion.
+    /// Returns true if a process that only sends should index a batch.
     pub(crate) fn is_due(self) -> bool {
         self.missing() >= DUE
     }
@@ -110,7 +119,9 @@ pub(crate) fn missing(db: &Connection) -> Result<i64, HubError> {
     Ok(Coverage::read(db)?.missing())
 }
 
-/// Indexes the next `most` messages, the newest first if many are missing; returns the new coverage.
+/// Indexes the next `most` messages; returns the new coverage.
+///
+/// If many messages are missing, the newest are indexed first.
 pub(crate) fn catch_up(tx: &mut Transaction<'_>, most: i64) -> Result<Coverage, HubError> {
     let mut now = Coverage::read(tx.db)?;
     if now.end() < now.last {
@@ -136,14 +147,14 @@ pub(crate) fn catch_up(tx: &mut Transaction<'_>, most: i64) -> Result<Coverage, 
     Ok(now)
 }
 
-/// Returns the last of the next messages after `from`, across gaps of retention.
+/// Returns the last message of the next step after `from`, skipping gaps left by retention.
 fn last_of_step(tx: &Transaction<'_>, from: i64, last: i64, most: i64) -> Result<i64, HubError> {
     let sql = "SELECT max(seq) FROM (SELECT seq FROM messages WHERE seq > ?1 ORDER BY seq LIMIT ?2)";
     let found: Option<i64> = tx.db.prepare_cached(sql)?.query_row([from, most], |row| row.get(0))?;
     Ok(found.unwrap_or(last))
 }
 
-/// Returns the first of the messages between `base` and `low` that the next step indexes.
+/// Returns the first message of the next step between `base` and `low`.
 fn first_of_step(tx: &Transaction<'_>, low: i64, base: i64, most: i64) -> Result<i64, HubError> {
     let sql = "SELECT min(seq), count(*) FROM (SELECT seq FROM messages WHERE seq < ?1 AND seq > ?2 \
                ORDER BY seq DESC LIMIT ?3)";
@@ -162,7 +173,7 @@ fn insert(tx: &Transaction<'_>, from: i64, to: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Removes a message that is about to be deleted from the index.
+/// Removes a message from the index before the message is deleted.
 pub(crate) fn remove(db: &Connection, seq: i64) -> rusqlite::Result<()> {
     if Coverage::read_rows(db)?.has(seq) {
         db.prepare_cached(

@@ -1,4 +1,4 @@
-//! Submission: deduplicate, journal, plan and enqueue a message in one transaction.
+//! Submission: deduplicates, journals, plans and enqueues a message in one transaction.
 
 mod draft;
 mod duplicate;
@@ -30,35 +30,35 @@ use crate::journal::chain;
 use crate::store::rows::{self, Stored};
 use crate::store::writer::Transaction;
 
-/// Note on a delivery from before the database was lost.
+/// Note on a delivery that was read back from files after the database was lost.
 pub(crate) const READ_BACK: &str = "read back from files";
 
-/// Note on a delivery whose file the submitter still writes.
+/// Note on a delivery whose file the submitter is still writing.
 const BEING_WRITTEN: &str = "its file is being written";
 
-/// Result of a submission: the message is in the journal, on disk.
+/// Result of a submission: the message is in the journal and on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
     /// The message.
     pub id: MessageId,
-    /// Its number in the journal.
+    /// Number of the message in the journal.
     pub seq: i64,
-    /// Its deliveries in their current states.
+    /// Deliveries of the message in their current states.
     pub deliveries: Vec<Delivery>,
-    /// True if it is a duplicate of an accepted message.
+    /// True if the message is a duplicate of an accepted message.
     pub duplicate: bool,
-    /// Breaker that stopped it.
+    /// Breaker that stopped the message.
     pub stopped: Option<TripReason>,
 }
 
-/// Journals a message and queues its deliveries.
+/// Journals a message and queues its deliveries, deduplicated by native id and idempotency key.
 ///
 /// Every refusal happens before the first row is written: see [`crate::store::writer::OnFailure::LeaveAsIs`].
 pub(crate) fn submit(tx: &mut Transaction<'_>, prepared: Prepared) -> Result<Accepted, HubError> {
     let Prepared { mut message, mut digest, key, native_is_id, allow_unregistered, restored, submitter } =
         prepared;
-    // Messages of the hub are trusted, and no agent answers them. A file that merely claims to be from the hub
-    // is not verified, and the link vouches for messages of another hub.
+    // The hub's name is reserved, because messages of the hub are trusted and no agent answers them. A file that merely
+    // claims to be from the hub is not verified, and the link vouches for messages of another hub.
     if restored.is_none()
         && submitter != Submitter::Hub
         && message.from.realm.is_none()
@@ -81,7 +81,7 @@ pub(crate) fn submit(tx: &mut Transaction<'_>, prepared: Prepared) -> Result<Acc
         Some(restored) => restored.into_iter().map(restored_delivery).collect(),
         None => match plan(&message, &directory, allow_unregistered) {
             Ok(plan) => plan.deliveries.into_iter().map(|planned| (planned, None)).collect(),
-            // A duplicate is accepted even if its recipient has been removed since.
+            // A duplicate is accepted even if its recipient was removed in the meantime.
             Err(error) => match find_duplicate(tx, &message, &digest)? {
                 Some(accepted) => return Ok(accepted),
                 None => return Err(explain_unresolved(tx, error)?.into()),
@@ -104,7 +104,7 @@ pub(crate) fn submit(tx: &mut Transaction<'_>, prepared: Prepared) -> Result<Acc
     }
     match tx.append(seq, &message, &digest) {
         Err(error) if is_id_conflict(&error) => {
-            // The same message under another native id.
+            // The message id already exists, so this is the same message under another native id.
             unbind(tx, &message.origin.native, seq)?;
             let first = duplicate_of(tx, &message, &digest)?;
             return add_relayed_deliveries(tx, &message, first, planned, tripped);
@@ -124,7 +124,7 @@ pub(crate) fn submit(tx: &mut Transaction<'_>, prepared: Prepared) -> Result<Acc
     Ok(Accepted { id: message.id, seq, deliveries, duplicate: false, stopped })
 }
 
-/// Explains why a message has no recipient: a removed agent is reported differently from an unknown one.
+/// Explains why a message has no recipient; distinguishes a removed agent (tombstone) from an unknown one.
 fn explain_unresolved(tx: &Transaction<'_>, error: ResolveError) -> Result<ResolveError, HubError> {
     match error {
         ResolveError::UnknownAgent { agent, near, known } => {
@@ -137,8 +137,10 @@ fn explain_unresolved(tx: &Transaction<'_>, error: ResolveError) -> Result<Resol
     }
 }
 
-/// Adds the reply route: if the recipient is known only to the hub that relayed the parent message (a member of
-/// a swarm of that hub), the directory gets an entry that routes the reply back through that hub.
+/// Returns the directory, extended by a reply route if the recipient needs one.
+///
+/// If the recipient is known only to the hub that relayed the parent message (a member of a swarm of that hub), the
+/// directory gets an entry that routes the reply back through that hub.
 fn directory_with_reply_route(tx: &Transaction<'_>, message: &Message) -> Result<Arc<Directory>, HubError> {
     let directory = tx.directory.value.clone();
     let (Some(parent), Address::Agent(to)) = (message.in_reply_to, &message.to) else { return Ok(directory) };
@@ -164,7 +166,7 @@ fn directory_with_reply_route(tx: &Transaction<'_>, message: &Message) -> Result
     Ok(Arc::new(directory))
 }
 
-/// Replaces aliases and other spellings by canonical names; returns true if that changed anything.
+/// Replaces aliases and other spellings by canonical names; returns true if anything changed.
 fn canonicalize_names(message: &mut Message, directory: &Directory) -> bool {
     let mut changed = false;
     let mut canonicalize = |agent: &mut AgentId, duplicate_of: Option<&AgentRecord>| {
@@ -184,17 +186,19 @@ fn canonicalize_names(message: &mut Message, directory: &Directory) -> bool {
     changed
 }
 
-/// A planned delivery, and its final state if that is decided already.
+/// Planned delivery, with its final state if that is already decided.
 pub(crate) type PlannedDelivery = (PlanEntry, Option<(DeliveryState, String)>);
 
-/// Restores a delivery from before the database was lost.
+/// Builds the delivery of a message that is restored from files after the database was lost.
 fn restored_delivery((agent, state): (AgentId, DeliveryState)) -> PlannedDelivery {
     let route = Route::Mailbox { agent: agent.name.clone() };
     (PlanEntry { agent, route, in_place: true }, Some((state, READ_BACK.to_owned())))
 }
 
-/// Adds the deliveries that only the relaying hub knows to a message that was already ingested from a shared
-/// folder: the file of a message to all, which lies in one channel, does not name them.
+/// Adds the deliveries that only the relaying hub knows.
+///
+/// The message was already ingested from a shared folder. The file of a message to all agents lies in one channel and
+/// does not name these deliveries.
 fn add_relayed_deliveries(
     tx: &mut Transaction<'_>,
     relayed: &Message,
@@ -210,7 +214,7 @@ fn add_relayed_deliveries(
     let Some(Stored { message: found, .. }) = crate::journal::reads::message(tx.db, first.id)? else {
         return Ok(first);
     };
-    // A post that no hub wrote is delivered by each hub that finds it to its own agents.
+    // A post that was not written by a hub is delivered by each hub that finds it to its own agents.
     if found.origin.route == relayed.origin.route || found.origin_hub() != relayed.origin_hub() {
         return Ok(first);
     }
@@ -224,13 +228,13 @@ fn add_relayed_deliveries(
     Ok(Accepted { id, seq, deliveries, duplicate: true, stopped })
 }
 
-/// Sets the thread of a reply and the chain of agents that led to it.
+/// Sets the thread of a reply and its reply chain, the agents that led to it.
 fn join_thread(tx: &Transaction<'_>, message: &mut Message) -> Result<(), HubError> {
     let Some(id) = message.in_reply_to else { return Ok(()) };
     let (seq, parent) = match crate::journal::reads::message(tx.db, id) {
         Ok(Some(Stored { seq, message, .. })) => (seq, message),
         Ok(None) => return Ok(()),
-        // The parent is lost, but this message and its place in the thread are not.
+        // The parent is damaged, but this message is accepted and keeps its thread.
         Err(HubError::DamagedMessage { .. }) => {
             message.thread = thread_of(tx, id)?.unwrap_or(message.id);
             return Ok(());
@@ -238,7 +242,7 @@ fn join_thread(tx: &Transaction<'_>, message: &mut Message) -> Result<(), HubErr
         Err(error) => return Err(error),
     };
     message.thread = parent.thread;
-    // A message from the person resets the chain, and so does a resume by the person.
+    // A message from the person resets the reply chain, and so does a resume by the person.
     if !(parent.from.is_human() && parent.origin.verified) {
         message.via = parent.via;
         let resumed = breakers::resumed_after(tx, &breakers::thread_subject(parent.thread))?;
@@ -250,16 +254,19 @@ fn join_thread(tx: &Transaction<'_>, message: &mut Message) -> Result<(), HubErr
     Ok(())
 }
 
-/// True if the person wrote in the conversation after the parent of this message. Checked only if the chain is
-/// long enough to trip a breaker.
+/// Returns true if the person wrote in the conversation after the parent of this message.
+///
+/// The query runs only if the reply chain is long enough to trip a breaker.
 fn person_spoke_since(tx: &Transaction<'_>, parent: i64, message: &Message) -> Result<bool, HubError> {
-    /// Shorter chains cannot contain a cycle that a breaker stops.
+    /// Minimum length of a reply chain that can contain a cycle that a breaker stops.
     const CIRCLE: usize = 3;
     let is_long = message.via.len() >= tx.config.loops.hops.min(CIRCLE);
     Ok(is_long && parent < breakers::last_person_message(tx, message.thread)?)
 }
 
-/// Returns the thread of a message whose row is damaged, if that field can be read.
+/// Returns the thread of a message whose row is damaged.
+///
+/// Returns `None` if that field cannot be read.
 fn thread_of(tx: &Transaction<'_>, id: MessageId) -> Result<Option<MessageId>, HubError> {
     let thread = tx
         .db
@@ -269,8 +276,9 @@ fn thread_of(tx: &Transaction<'_>, id: MessageId) -> Result<Option<MessageId>, H
     Ok(thread.flatten())
 }
 
-/// Rewrites a damaged row from content that matches its digest. Its place in the conversation stays as it is if
-/// it can be read; no other source has it.
+/// Restores a damaged row from content that matches its digest.
+///
+/// The message's position in the conversation is retained if it can be read, because no other source has it.
 pub(crate) fn restore(tx: &mut Transaction<'_>, prepared: Prepared) -> Result<bool, HubError> {
     let Prepared { message, digest, .. } = prepared;
     match crate::journal::reads::message(tx.db, message.id) {

@@ -1,4 +1,4 @@
-//! Quarantine of a foreign database, and its adoption by the decision of a person.
+//! Quarantine of a foreign database, and its adoption by a person's decision.
 
 use std::path::PathBuf;
 
@@ -15,31 +15,31 @@ use crate::store::side_files::{self, LOG};
 /// Name prefix of a quarantined database.
 const QUARANTINED: &str = "hub.db.foreign.";
 
-/// Database that is not bound to this user and machine, with the senders of its messages.
+/// Foreign database: it is not bound to this user and machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignDatabase {
-    /// Its file in the folder of the hub.
+    /// File name of the database in the hub's folder.
     pub name: String,
-    /// The senders, most messages first.
+    /// Senders of the messages, those with the most messages first.
     pub senders: Vec<ForeignSender>,
 }
 
-/// A sender in a foreign database.
+/// Sender of messages in a foreign database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignSender {
     /// The sender, as stored.
     pub sender: String,
-    /// Number of messages.
+    /// Number of the sender's messages.
     pub messages: u64,
-    /// Number of messages that count as verified once the database is adopted.
+    /// Number of the sender's messages that will count as verified once the database is adopted.
     pub verified: u64,
-    /// Acceptance time of the first.
+    /// Acceptance time of the sender's first message.
     pub first: Timestamp,
-    /// Acceptance time of the last.
+    /// Acceptance time of the sender's last message.
     pub last: Timestamp,
 }
 
-/// Quarantines a foreign database under a new name; returns its path. Requires the exclusive lock.
+/// Quarantines a foreign database under a new name and returns its path. Requires the exclusive lock.
 pub(super) fn quarantine(folder: &Dir, key: Option<&HubKey>) -> Result<PathBuf, HubError> {
     let name = format!("{QUARANTINED}{:08x}", fastrand::u32(..));
     separate(folder, key)?;
@@ -47,7 +47,7 @@ pub(super) fn quarantine(folder: &Dir, key: Option<&HubKey>) -> Result<PathBuf, 
     Ok(folder.path().join(name))
 }
 
-/// Lists the foreign databases in a folder: the one in place, then those in quarantine.
+/// Lists the foreign databases in a folder: the current one, then those in quarantine.
 pub(crate) fn list(folder: &Dir, key: Option<&HubKey>) -> Result<Vec<String>, HubError> {
     let mut names = Vec::new();
     match binding::verify(folder, key) {
@@ -64,9 +64,9 @@ pub(crate) fn list(folder: &Dir, key: Option<&HubKey>) -> Result<Vec<String>, Hu
 
 /// Describes a foreign database by the senders of its messages.
 pub(crate) fn describe(folder: &Dir, name: &str) -> Result<ForeignDatabase, HubError> {
-    // Fails with the type of the entry if it is not a file.
+    // If the entry is not a regular file, this fails and names its type.
     drop(folder.open_own(name)?);
-    // A rollback journal can name any file for deletion, and none of our databases has one.
+    // A rollback journal can name any file for deletion, and no database of this program has one.
     side_files::move_aside(folder, &format!("{name}-journal"))?;
     let db = open_for_reading(&folder.path().join(name), AtClose::RemoveLog)?;
     let senders = senders(&db)?;
@@ -91,7 +91,9 @@ fn senders(db: &Connection) -> Result<Vec<ForeignSender>, HubError> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Binds a foreign database and puts it in place; returns the path that the previous one was moved to.
+/// Adopts a foreign database: binds it and puts it in place.
+///
+/// Returns the path to which the previous database was moved.
 pub(crate) fn adopt(folder: &Dir, name: &str, key: &HubKey) -> Result<Option<PathBuf>, HubError> {
     let lock = folder.open_own("hub.lock")?;
     lock_exclusive_or(&lock, || false)
@@ -113,7 +115,7 @@ fn adopt_alone(folder: &Dir, name: &str, key: &HubKey) -> Result<Option<PathBuf>
     if folder.stat(name)?.is_none_or(|found| !found.is_regular) {
         return Err(HubError::NoForeignDatabase { path: folder.path().join(name) });
     }
-    // Its log is checkpointed into it, so that one file is moved and not three.
+    // The log is checkpointed into the database first, so that one file has to be moved instead of three.
     checkpoint(folder, name)?;
     binding::bind(folder, &[name, DATABASE], Some(key))?;
     let replaced = format!("{DATABASE}.replaced.{:08x}", fastrand::u32(..));
@@ -126,7 +128,9 @@ fn adopt_alone(folder: &Dir, name: &str, key: &HubKey) -> Result<Option<PathBuf>
     Ok(was_there.then(|| folder.path().join(replaced)))
 }
 
-/// Moves our own log away from a foreign database that has replaced ours: their pages do not belong together.
+/// Moves this hub's own log away from a foreign database that has replaced its database.
+///
+/// The pages of the two do not belong together.
 fn separate(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
     side_files::move_aside(folder, side_files::JOURNAL)?;
     let Some(key) = key else { return Ok(()) };
@@ -141,7 +145,9 @@ fn checkpoint(folder: &Dir, name: &str) -> Result<(), HubError> {
     db.close().map_err(|(_, error)| error.into())
 }
 
-/// The database is moved first: the next process to open cleans up a log without its database.
+/// Moves a database with its log and the log's index.
+///
+/// The database is moved first, because the next process that opens the store cleans up a log that has no database.
 fn move_database(folder: &Dir, from: &str, to: &str) -> Result<(), HubError> {
     for suffix in ["", "-wal", "-shm"] {
         folder.move_new(&format!("{from}{suffix}"), folder, &format!("{to}{suffix}"))?;

@@ -1,4 +1,4 @@
-//! Batching: which jobs share a transaction (group commit).
+//! Batching of jobs: decides which jobs share a transaction (group commit).
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -9,16 +9,22 @@ use tokio::sync::mpsc;
 
 use crate::store::writer::{Command, Job};
 
-/// Most jobs in one transaction: few enough that under load one batch is synced while the next one runs, many
-/// enough to share the cost of a transaction.
+/// Maximum number of jobs in one transaction.
+///
+/// The number is small enough that under load one batch is synced while the next one runs, and large enough to share
+/// the cost of a transaction.
 const BATCH: usize = 32;
 
-/// Queued jobs from which on a second thread syncs the log while they run. Fewer share a transaction after the
-/// writer's own sync, which is quicker than to wake a thread for each.
+/// Number of queued jobs from which on a second thread syncs the log.
+///
+/// The writer continues meanwhile. Fewer jobs share a transaction after the writer's own sync, which is faster than
+/// waking a thread for each.
 const BUSY_AT: usize = 4;
 
-/// Under load, how long a job that need not be durable is held back to share a transaction with a message. The
-/// outcome of a delivery would otherwise have its own transaction, which costs as much as the message's.
+/// Under load, maximum delay of a job that need not be durable.
+///
+/// The delay lets the job share a transaction with a message. The outcome of a delivery would otherwise get its own
+/// transaction, which costs as much as the message's.
 const MAX_DELAY: Duration = Duration::from_millis(2);
 
 /// Queue that receives jobs in batches, one batch per transaction.
@@ -26,19 +32,19 @@ pub(crate) struct BatchQueue {
     queue: mpsc::Receiver<Command>,
     waker: Waker,
     max_delay: Duration,
-    /// Arrival times of the last two messages, the later one first.
+    /// Arrival times of the last two messages, the more recent one first.
     recent: [Option<Instant>; 2],
     is_stopping: bool,
 }
 
 impl BatchQueue {
-    /// Creates the queue for the calling thread.
+    /// Creates the queue, which the calling thread will read.
     pub(crate) fn new(queue: mpsc::Receiver<Command>) -> Self {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         Self { queue, waker, max_delay: MAX_DELAY, recent: [None; 2], is_stopping: false }
     }
 
-    /// Receives the next batch of jobs; empty once the writer has to stop.
+    /// Receives the next batch of jobs; returns an empty batch once the writer has to stop.
     pub(crate) fn next(&mut self) -> Vec<Box<dyn Job>> {
         let mut jobs = Vec::new();
         self.receive(&mut jobs, None);
@@ -55,7 +61,8 @@ impl BatchQueue {
         jobs
     }
 
-    /// Receives the next batch on the event loop, where nothing but the next job is worth a wait.
+    /// Receives the next batch on the event loop. Waits for the first job only, not for further jobs to share the
+    /// transaction.
     pub(crate) async fn next_inline(&mut self) -> Vec<Box<dyn Job>> {
         let mut jobs = Vec::new();
         if !self.is_stopping {
@@ -68,12 +75,12 @@ impl BatchQueue {
         jobs
     }
 
-    /// True if many more jobs wait.
+    /// Returns true if so many jobs are queued that a sync thread pays off.
     pub(crate) fn is_busy(&self) -> bool {
         self.queue.len() >= BUSY_AT
     }
 
-    /// Receives the jobs that are ready.
+    /// Receives the jobs that are already queued, up to the maximum batch size.
     fn drain_ready(&mut self, jobs: &mut Vec<Box<dyn Job>>) {
         while !self.is_stopping
             && jobs.len() < BATCH
@@ -83,13 +90,13 @@ impl BatchQueue {
         }
     }
 
-    /// Waits until `end` for one more job; true if there was one.
+    /// Waits until `end` for one more job; returns true if a job arrived.
     fn receive(&mut self, jobs: &mut Vec<Box<dyn Job>>, end: Option<Instant>) -> bool {
         if self.is_stopping || jobs.len() >= BATCH {
             return false;
         }
         loop {
-            // Wakeups can be spurious, so the thread polls again.
+            // A wake-up can be spurious, so the thread polls the queue again.
             match self.queue.poll_recv(&mut Context::from_waker(&self.waker)) {
                 Poll::Ready(Some(command)) => {
                     self.add(command, jobs);

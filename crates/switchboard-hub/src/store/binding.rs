@@ -1,15 +1,15 @@
-//! Binding of a database to its user and machine, by a MAC.
+//! Binding of a database to its user and machine by a MAC.
 //!
-//! A database decides whose message a message is, so one that came with a repository must not be trusted.
-//! `hub.db.binding` holds a MAC over the database file (inode and birth time) and the machine, made with a key
-//! in the user's own folder. The user id is not in it: it differs in a container of the same user. A checkout,
-//! a copy and a restored backup are other files, so their MAC does not verify; a moved folder keeps its files
-//! and stays valid.
+//! The database determines which sender a message has, so a database that came with a repository must not be trusted.
+//! `hub.db.binding` holds a MAC over the identity of the database file (inode and birth time) and of the machine,
+//! computed with a key in the user's own folder. The user id is not included, because it differs in a container of the
+//! same user. A checkout, a copy and a restored backup are different files, so their MAC does not verify; a moved
+//! folder keeps its files and stays valid.
 //!
 //! The write-ahead log and its index are bound in the same way: see [`super::side_files`].
 //!
-//! The MAC of a new file is on disk before the file gets its final name or its first page, so that no crash
-//! leaves a database of ours without one.
+//! The MAC of a new file is on disk before the file gets its final name or its first page, so that no crash leaves a
+//! database of this hub without a MAC.
 
 use std::fmt::{self, Write as _};
 use std::fs::DirBuilder;
@@ -26,16 +26,16 @@ use crate::error::HubError;
 use crate::store::recover::DATABASE;
 use crate::store::side_files::SIDE_FILES;
 
-/// File with the MACs, one per line.
+/// Name of the file with the MACs, one per line.
 pub(crate) const BINDING: &str = "hub.db.binding";
 
-/// The key's name in the user's folder.
+/// Name of the key file in the user's folder.
 const KEY: &str = "hub.key";
 
-/// Bytes in a key.
+/// Length of a key, in bytes.
 const KEY_LENGTH: usize = 32;
 
-/// More bytes than the three lines of a binding have.
+/// Read limit for the binding file, in bytes; its three lines are shorter.
 const LIMIT: u64 = 4096;
 
 /// Domain separation prefix of the MAC's input.
@@ -52,7 +52,7 @@ impl fmt::Debug for HubKey {
 }
 
 impl HubKey {
-    /// Loads the key from the user's folder; generates it if there is none.
+    /// Loads the key from the user's folder, or generates it if there is none.
     pub fn load_or_create(folder: &Path) -> Result<Self, HubError> {
         let path = folder.join(KEY);
         let bad = |problem: String| HubError::Key { path: path.clone(), problem };
@@ -66,7 +66,7 @@ impl HubKey {
         getrandom::fill(&mut key).map_err(|error| bad(error.to_string()))?;
         match dir.create_new(KEY, &key, Durability::Synced) {
             Ok(Created::Created) => Ok(Self(key)),
-            // Another process created it first.
+            // Another process created the key first.
             Ok(Created::AlreadyExists) => Self::load(folder)?.ok_or_else(|| bad("it was removed".to_owned())),
             Err(FileError::Io { source, .. }) => Err(bad(source.to_string())),
             Err(error) => Err(error.into()),
@@ -83,7 +83,7 @@ impl HubKey {
         let dir = Dir::open_root(folder)?;
         let Some(found) = dir.read(KEY, LIMIT)? else { return Ok(None) };
         let me = geteuid();
-        // Root may have been started with the home of another user.
+        // Root may have been started with another user's home, so root accepts the key of any owner.
         if found.stat.uid != me.as_raw() && !me.is_root() {
             return Err(bad("it belongs to another user"));
         }
@@ -96,7 +96,7 @@ impl HubKey {
         }
     }
 
-    /// HMAC-SHA256, RFC 2104.
+    /// Computes the HMAC-SHA256 (RFC 2104) of a message.
     fn sign(&self, message: &[u8]) -> [u8; 32] {
         let pad = |byte: u8| {
             let mut block = [byte; 64];
@@ -108,7 +108,7 @@ impl HubKey {
     }
 }
 
-/// Replaces the binding by one of these files. It is on disk on return.
+/// Replaces the binding by MACs of the given files. The binding is on disk when this function returns.
 pub(crate) fn bind(folder: &Dir, names: &[&str], key: Option<&HubKey>) -> Result<(), HubError> {
     let Some(key) = key else { return Ok(()) };
     let mut macs = Vec::new();
@@ -130,7 +130,7 @@ fn lines(macs: &[[u8; 32]]) -> String {
     lines
 }
 
-/// Reads the MACs of a binding; none if it is missing or malformed.
+/// Reads the MACs of the binding; returns none if the file is missing or malformed.
 fn read(folder: &Dir) -> Result<Vec<[u8; 32]>, HubError> {
     let bound = folder.read(BINDING, LIMIT)?;
     let bound = bound.and_then(|bound| String::from_utf8(bound.bytes).ok()).unwrap_or_default();
@@ -141,11 +141,11 @@ fn is_listed(bound: &[[u8; 32]], mac: &[u8; 32]) -> bool {
     bound.iter().any(|line| is_same(line, mac))
 }
 
-/// Adds the log and its index to the binding of a bound database.
+/// Adds the write-ahead log and its index to the binding of a bound database.
 pub(super) fn bind_side_files(folder: &Dir, names: &[&str], key: &HubKey) -> Result<(), HubError> {
     let bound = read(folder)?;
     let foreign = || HubError::ForeignDatabase { path: folder.path().join(DATABASE) };
-    // The existing line is retained: the file may have been replaced since it was verified.
+    // The existing line of the database is retained, because the file may have been replaced since it was verified.
     let database = identify(folder, DATABASE)?.map(|identity| key.sign(&identity.message));
     let mut macs = vec![database.filter(|mac| is_listed(&bound, mac)).ok_or_else(foreign)?];
     for name in names {
@@ -154,7 +154,7 @@ pub(super) fn bind_side_files(folder: &Dir, names: &[&str], key: &HubKey) -> Res
     Ok(folder.replace(BINDING, lines(&macs).as_bytes(), 0o600)?)
 }
 
-/// True if each of these is a regular file, has one name and is bound.
+/// Returns true if each file is a bound regular file without further hard links.
 pub(super) fn are_bound(folder: &Dir, names: &[&str], key: &HubKey) -> Result<bool, HubError> {
     let bound = read(folder)?;
     for name in names {
@@ -166,7 +166,7 @@ pub(super) fn are_bound(folder: &Dir, names: &[&str], key: &HubKey) -> Result<bo
     Ok(true)
 }
 
-/// Refuses a database that is not bound to this user and machine. Without a key, none is refused.
+/// Refuses a database that is not bound to this user and machine. Without a key, every database is accepted.
 pub(crate) fn verify(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
     let Some(key) = key else { return Ok(()) };
     let Some(identity) = identify(folder, DATABASE)? else { return Ok(()) };
@@ -182,10 +182,10 @@ pub(crate) fn verify(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError>
     Err(HubError::ForeignDatabase { path })
 }
 
-/// Identity of a file, as covered by a MAC.
+/// Identity of a file, which is the input of its MAC.
 struct Identity {
     owner: u32,
-    /// A regular file that has no other name.
+    /// True if the file is a regular file without further hard links.
     is_plain: bool,
     message: Vec<u8>,
 }
@@ -197,7 +197,7 @@ fn identify(folder: &Dir, name: &str) -> Result<Option<Identity>, HubError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(folder.io_error::<std::io::Error>("examine", name)(error).into()),
     };
-    // Where inode numbers change from mount to mount, the key and the machine have to suffice.
+    // Where inode numbers change with each mount, the MAC covers only the machine.
     let (inode, born) = if platform::has_stable_inodes(folder.path()) {
         let born = found.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
         (found.ino(), born.unwrap_or_default().as_nanos())
@@ -209,7 +209,8 @@ fn identify(folder: &Dir, name: &str) -> Result<Option<Identity>, HubError> {
     message.extend(inode.to_be_bytes());
     message.extend(born.to_be_bytes());
     message.extend(machine.as_bytes());
-    // A database has the same MAC under each of its names; a side file has another one than any database.
+    // A database has the same MAC under each of its names; the MAC of a side file includes its name, so it differs from
+    // that of any database.
     message.extend(SIDE_FILES.into_iter().filter(|side_file| *side_file == name).flat_map(str::bytes));
     let is_plain = found.is_file() && found.nlink() == 1;
     Ok(Some(Identity { owner: found.uid(), is_plain, message }))

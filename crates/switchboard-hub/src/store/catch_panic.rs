@@ -1,13 +1,13 @@
-//! Isolation of panics: a job that panics must not end the writer, or all later jobs would wait forever.
+//! Isolation of panics: a job that panics must not end the writer, because all later jobs would wait forever.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Runs a transaction. A panic in it counts as a database error, after which the connection is reopened.
+/// Runs a transaction; a panic counts as a database error, after which the connection is reopened.
 pub(crate) fn catch_panic<T>(
     work: impl FnOnce() -> Result<T, Arc<rusqlite::Error>>,
 ) -> Result<T, Arc<rusqlite::Error>> {
-    // The transaction's state is dropped: connection, directory and cache are all rebuilt.
+    // Unwind safety: connection, directory and cache are all rebuilt after a panic.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         tracing::error!("a job of the journal's writer panicked; its transaction was rolled back");
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERNAL);

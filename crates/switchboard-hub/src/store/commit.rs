@@ -1,13 +1,13 @@
-//! Commit completion: sync the log, then complete the jobs, in the order of the commits.
+//! Commit completion (group commit): syncs the log, then completes the jobs in the order of their commits.
 //!
-//! SQLite commits without a sync (`synchronous=NORMAL`), and this module syncs instead, with one `fdatasync` of
-//! the log. The guarantee is the same, but while a batch is being synced the writer runs the next one, and one
-//! sync serves all batches that were committed before it started. A log that another process checkpointed into
-//! the database was synced by that process.
+//! SQLite commits without a sync (`synchronous=NORMAL`), and this module syncs instead, with one `fdatasync` of the
+//! log. The guarantee is the same, but the writer runs the next batch while one is being synced, and one sync serves
+//! all batches that were committed before it started. If another process has checkpointed the log into the database,
+//! that process has synced it.
 //!
-//! A reader of the journal may see a message slightly before it is durable. After a power failure that message
-//! may be gone; its sender was never told that it was accepted. If the sync fails, the message is rolled back:
-//! see `store::rollback`. If the rollback fails too, its sender is told that the outcome is unknown.
+//! A reader of the journal may see a message slightly before it is durable. After a power failure that message may be
+//! gone, but its sender was never told that it was accepted. If the sync fails, the message is rolled back: see
+//! `store::rollback`. If the rollback fails too, the sender is told that the outcome is unknown.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -24,22 +24,26 @@ use crate::store::recover;
 use crate::store::rollback::{AppendedEntry, rewrite, roll_back};
 use crate::store::writer::{Job, PostCommit, Setup};
 
-/// Most committed batches that wait for a sync. Beyond that the writer blocks until one is done.
+/// Maximum number of committed batches that wait for a sync. Beyond that, the writer blocks until one is done.
 const BATCHES: usize = 4;
 
-/// A committed transaction: its jobs and what follows them.
+/// Committed transaction: its jobs and the work that follows the commit.
 pub(crate) struct Batch {
     pub(crate) jobs: Vec<Box<dyn Job>>,
     pub(crate) after: PostCommit,
-    /// True if a submitter is told "on disk".
+    /// True if a submitter is told that its message is on disk.
+    ///
+    /// The batch then requires a sync.
     needs_sync: bool,
-    /// Number of rollbacks before the transaction: it may depend on data that was rolled back since.
+    /// Number of rollbacks before the transaction, which may depend on data that was rolled back since.
     pub(crate) rollback_epoch: u64,
 }
 
 impl Batch {
-    /// Creates a batch. One that changed nothing is on disk already, but the answer to a submission may depend
-    /// on an earlier transaction that is not, as with a duplicate.
+    /// Creates a batch.
+    ///
+    /// A batch without changes needs no sync of its own, but the answer to a submission may depend on an earlier
+    /// transaction that is not on disk yet, as with a duplicate.
     pub(crate) fn new(jobs: Vec<Box<dyn Job>>, after: PostCommit, rollback_epoch: u64) -> Self {
         let needs_sync =
             jobs.iter().any(|job| if after.changed { job.needs_sync() } else { job.is_submission() });
@@ -50,7 +54,7 @@ impl Batch {
 /// Completes batches, on the writer's own thread or on a sync thread.
 pub(crate) struct Committer {
     inner: Arc<Inner>,
-    /// Started on first use: with one sender at a time it is never needed.
+    /// Sync thread, started on first use. With one sender at a time, it is never needed.
     sync_thread: Option<SyncThread>,
 }
 
@@ -61,25 +65,25 @@ struct SyncThread {
 
 struct Inner {
     setup: Arc<Setup>,
-    /// The log, opened for syncing only. It stays the same file while the writer's connection is open.
+    /// The log, opened for syncing only. The file stays the same while the writer's connection is open.
     log: Mutex<Option<File>>,
-    /// Batches that the thread has received and not completed.
+    /// Number of batches that the sync thread has received and not completed.
     in_progress: AtomicUsize,
-    /// True if the disk has failed and the writer has not checked since.
+    /// True if the disk has failed since the writer last checked.
     failed: AtomicBool,
-    /// True if the disk has failed and the log was not rewritten completely since.
+    /// True if the disk has failed and the log has not been completely rewritten since.
     is_broken: AtomicBool,
-    /// Entries that still have to be rolled back.
+    /// Journal entries that still have to be rolled back.
     refused: Mutex<Vec<AppendedEntry>>,
-    /// Number of rollbacks.
+    /// Number of rollbacks so far.
     rollback_epoch: AtomicU64,
 }
 
-/// Result of a repair.
+/// Outcome of the repair after a disk failure.
 struct RepairOutcome {
-    /// Entries that had to stay in the journal, if the rest could be rolled back.
+    /// Entries that had to stay in the journal, or the error if the rollback failed.
     retained: rusqlite::Result<HashSet<MessageId>>,
-    /// Whether the journal is on disk.
+    /// Success if the journal is on disk, or the error.
     on_disk: rusqlite::Result<()>,
 }
 
@@ -97,8 +101,10 @@ impl Committer {
         Self { inner, sync_thread: None }
     }
 
-    /// Completes a batch after those before it. `is_busy` says that the writer has more work meanwhile;
-    /// otherwise a switch to another thread would only cost time.
+    /// Completes a batch after all earlier ones.
+    ///
+    /// `is_busy` means that the writer has more work meanwhile; otherwise a switch to the sync thread would only cost
+    /// time.
     pub(crate) fn finish(&mut self, batch: Batch, is_busy: bool) {
         let is_needed = is_busy || self.inner.in_progress.load(Ordering::Acquire) > 0;
         if is_needed && self.sync_thread.is_none() {
@@ -109,24 +115,24 @@ impl Committer {
         match &self.sync_thread {
             Some(SyncThread { batches, .. }) if is_needed => {
                 self.inner.in_progress.fetch_add(1, Ordering::AcqRel);
-                // The thread ends only after this sender is dropped.
+                // Sending cannot fail, because the thread ends only after this sender is dropped.
                 let _ = batches.send(batch);
             }
             _ => self.inner.finish(vec![batch]),
         }
     }
 
-    /// True once after each failure of the disk.
+    /// Returns true once after each failure of the disk.
     pub(crate) fn has_failed(&self) -> bool {
         self.inner.failed.swap(false, Ordering::AcqRel)
     }
 
-    /// Returns the number of rollbacks, for a transaction that is open.
+    /// Returns the number of rollbacks so far, to be stored with an open transaction.
     pub(crate) fn rollback_epoch(&self) -> u64 {
         self.inner.rollback_epoch.load(Ordering::Acquire)
     }
 
-    /// Repairs what a disk failure has left undone, before anything else is written.
+    /// Repairs the journal after a disk failure, before anything else is written.
     pub(crate) fn repair(&self) -> Result<(), Arc<rusqlite::Error>> {
         if !self.inner.is_broken.load(Ordering::Acquire) {
             return Ok(());
@@ -136,12 +142,12 @@ impl Committer {
         on_disk.map_err(Arc::new)
     }
 
-    /// Closes the log, which the connection may be about to replace.
+    /// Closes the log file, which the connection may be about to replace.
     pub(crate) fn close_log(&self) {
         *self.inner.log.lock() = None;
     }
 
-    /// Waits until all batches are completed.
+    /// Waits until all batches are completed and the sync thread has ended.
     pub(crate) fn join(self) {
         if let Some(SyncThread { batches, thread }) = self.sync_thread {
             drop(batches);
@@ -190,13 +196,14 @@ impl Inner {
                 job.finish(None);
             }
         }
-        // Submitters come before other processes: their next jobs arrive while the notification is sent.
+        // Jobs are completed before other processes are notified: the submitters' next jobs arrive while the
+        // notification is sent.
         if changed {
             self.setup.signal.notify();
         }
     }
 
-    /// Checks that committed batches are durable, syncing the log if needed.
+    /// Ensures that committed batches are durable; syncs the log if needed.
     fn ensure_durable(&self, batches: &[Batch]) -> Result<(), Arc<rusqlite::Error>> {
         let rollback_epoch = self.rollback_epoch.load(Ordering::Acquire);
         if self.is_broken.load(Ordering::Acquire)
@@ -210,8 +217,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Rolls back the messages of these batches and fails their jobs. Their deliveries are not handed over: the
-    /// leases expire, and then the deliveries are checked again.
+    /// Rolls back the messages of these batches and fails their jobs.
+    ///
+    /// Their deliveries are not handed over: the leases expire, and the deliveries are then checked again.
     fn fail_batches(&self, batches: Vec<Batch>, error: &Arc<rusqlite::Error>) {
         let submitted = |batch: &Batch, entry: &AppendedEntry| {
             batch.jobs.get(entry.job).is_some_and(|job| job.is_submission())
@@ -240,7 +248,7 @@ impl Inner {
         self.setup.signal.notify();
     }
 
-    /// Rolls back entries that are not durable, and rewrites the rest of the log.
+    /// Rolls back entries that are not durable, and rewrites the remaining log.
     fn repair(&self, more: Vec<AppendedEntry>) -> RepairOutcome {
         let mut refused = self.refused.lock();
         self.is_broken.store(true, Ordering::Release);
@@ -272,7 +280,7 @@ impl Inner {
         if repaired.retained.is_ok() && repaired.on_disk.is_ok() {
             self.is_broken.store(false, Ordering::Release);
         } else {
-            // If this process ends before the repair, the next one checks the database first.
+            // If this process ends before the repair, the next process that opens the hub checks the database first.
             recover::mark_suspect(&self.setup.folder);
         }
         repaired
@@ -285,8 +293,7 @@ impl Inner {
             None => self.setup.folder.open_own(&self.setup.log_name()).map_err(not_on_disk)?,
         };
         // An empty log cannot lose anything: its former content is in the database, synced by the process that
-        // checkpointed it. To sync a new log costs as much as to sync a message, and every start would pay for
-        // it.
+        // checkpointed it. Syncing a new log costs as much as syncing a message, and every start would pay for it.
         if file.metadata().map_err(not_on_disk)?.len() > 0 {
             file.sync_data().map_err(not_on_disk)?;
         }
@@ -295,7 +302,7 @@ impl Inner {
     }
 }
 
-/// Builds the error that SQLite itself would have reported.
+/// Builds the error that SQLite itself would have reported for a failed sync.
 pub(super) fn not_on_disk(error: impl std::fmt::Display) -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_FSYNC);
     rusqlite::Error::SqliteFailure(code, Some(error.to_string()))

@@ -1,8 +1,8 @@
 //! Detection of a deleted or replaced database file.
 //!
-//! A process continues to write to a deleted file, and all of it is lost when the process ends. So the path is
-//! compared with the opened file, after the sync and before a sender is told "accepted". The folder is held
-//! open: if it was moved, its database moved along and nothing is lost.
+//! A process can continue to write to a deleted file, but all of that data is lost when the process ends. The path is
+//! therefore compared with the opened file after the sync and before a sender is told that its message was accepted.
+//! The folder is held open: if it was moved, its database moved along and nothing is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,11 +13,11 @@ use switchboard_sys::platform;
 use crate::error::HubError;
 use crate::store::recover::DATABASE;
 
-/// The database file of an open store.
+/// Database file of an open store.
 #[derive(Debug)]
 pub(crate) struct DatabaseFile {
     folder: Dir,
-    /// Its inode; `None` if it did not exist.
+    /// Inode of the opened file; `None` if the file did not exist.
     opened: Mutex<Option<u64>>,
     /// True if inode numbers are stable on this file system.
     has_stable_inodes: bool,
@@ -38,7 +38,7 @@ impl DatabaseFile {
             return Err(self.deleted_error());
         }
         let opened = *self.opened.lock();
-        // A failed `stat` proves nothing.
+        // A failed `stat` does not prove that the file was deleted.
         let Ok(found) = inode(&self.folder) else { return Ok(()) };
         let is_there = if self.has_stable_inodes { found == opened } else { found.is_some() };
         if is_there || opened.is_none() {
@@ -50,7 +50,7 @@ impl DatabaseFile {
         Err(self.deleted_error())
     }
 
-    /// Accepts a database that this process itself has put in place.
+    /// Records a database file that this process itself has put in place.
     pub(crate) fn refresh(&self) {
         *self.opened.lock() = inode(&self.folder).ok().flatten();
     }

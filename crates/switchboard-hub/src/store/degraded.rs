@@ -1,8 +1,8 @@
-//! Degraded mode: a store that cannot be written, on a read-only mount, in a read-only folder or on a full
-//! disk.
+//! Degraded mode: opens a store that cannot be written.
 //!
-//! SQLite reads a WAL database through the index of its log, which it writes to. With `readonly_shm` it builds
-//! an index in memory instead, so that nothing is written and no other process is blocked.
+//! The store is on a read-only mount, in a read-only folder or on a full disk. SQLite reads a WAL database through the
+//! log's index, to which it writes. With `readonly_shm`, SQLite builds that index in memory instead, so that nothing is
+//! written and no other process is blocked.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -20,8 +20,9 @@ use crate::store::recover::{DATABASE, LOCK, Opened};
 use crate::store::side_files;
 use crate::store::writer::Setup;
 
-/// Opens a store for reading after the attempt to open it for writing failed with `why`. Fails with `why` if
-/// the disk is not the reason, or if there is nothing to read.
+/// Opens a store for reading, after opening it for writing failed with `why`.
+///
+/// Fails with `why` if the disk is not the reason, or if there is nothing to read.
 pub(crate) fn open(
     folder: &Dir,
     key: Option<&HubKey>,
@@ -47,7 +48,7 @@ pub(crate) fn open_read_only(folder: &Dir, key: Option<&HubKey>) -> Result<Conne
         return Err(HubError::ForeignSideFile { path: folder.path().join(name) });
     }
     let is_complete = folder.stat(side_files::LOG)?.is_none_or(|found| found.len == 0);
-    // Without a log, the database is complete by itself; with one, the log's index locates its frames.
+    // Without a log, the database file alone is complete; with a log, the log's index locates its frames.
     let way = if is_complete { "immutable=1" } else { "readonly_shm=1" };
     let uri = format!("file:{}?mode=ro&{way}", encoded(&folder.path().join(DATABASE)));
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
@@ -64,23 +65,23 @@ pub(crate) fn open_read_only(folder: &Dir, key: Option<&HubKey>) -> Result<Conne
     Ok(connection)
 }
 
-/// True if a connection cannot write the store: it was opened for reading, or it is the placeholder of a failed
-/// reopen.
+/// Returns true if a connection cannot write the store.
+///
+/// It was opened for reading, or it is the placeholder after a failed reopen.
 pub(crate) fn is_read_only(connection: &Connection) -> bool {
     connection.is_readonly(rusqlite::MAIN_DB).unwrap_or(false) || connection.path().is_none_or(str::is_empty)
 }
 
-/// Builds the error of every write to a degraded store.
+/// Builds the error that every write to a degraded store returns.
 fn refusal() -> HubError {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
     rusqlite::Error::SqliteFailure(code, None).into()
 }
 
-/// Reopens a degraded store for writing once its disk can be written. Fails with the reason why the store
-/// cannot be written yet.
+/// Reopens a degraded store for writing once its disk can be written.
 ///
-/// The connections of a process share SQLite's state of the log's index, so all read-only ones are closed
-/// first.
+/// Fails with the reason if the store still cannot be written. The connections of a process share SQLite's state of the
+/// log's index, so all read-only connections are closed first.
 pub(crate) fn regain(connection: &mut Connection, setup: &Setup) -> Result<(), HubError> {
     if !is_read_only(connection) {
         return Ok(());

@@ -15,39 +15,45 @@ use crate::store::binding::HubKey;
 /// Schema version of this program.
 const SCHEMA: i64 = 4;
 
-/// Largest lead of a schema version over ours that counts as a later version. A larger number is damage.
+/// Maximum lead of a stored schema version over this program's version; a larger number means damage.
 const MAX_SCHEMA_LEAD: i64 = 1000;
 
-/// Pages in the log at which a short command checkpoints them. If no other process has the database open, each
-/// command reads the whole log when it opens it (4 µs a page), while a checkpoint takes two syncs.
+/// Number of pages in the log at which a short command checkpoints the log.
+///
+/// If no other process has the database open, each command reads the whole log when it opens the database (4 µs per
+/// page), while a checkpoint takes two syncs.
 const PAGES_BETWEEN_COMMANDS: u32 = 128;
 
-/// Tables of a new database. A database of an older schema is copied into a new one: see `recover`. So the same
-/// tables have the same pages in all databases of one schema, by which `salvage` finds them.
+/// SQL that creates the tables of a new database.
+///
+/// A database with an older schema is copied into a new one: see `recover`. The same tables therefore have the same
+/// pages in all databases of one schema, and `salvage` finds them by these pages.
 const TABLES: &str = include_str!("schema.sql");
 
-/// Treatment of the write-ahead log by the last connection that closes.
+/// Treatment of the write-ahead log when the last connection closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtClose {
-    /// Retains it: a bound log is kept for the life of the database.
+    /// Retains the log: a bound log is kept for the life of the database.
     KeepLog,
-    /// Checkpoints and removes it, as SQLite does by default.
+    /// Checkpoints and removes the log, as SQLite does by default.
     RemoveLog,
 }
 
 impl AtClose {
-    /// Retains the log if there is a key: only with a key can our log be distinguished from a planted one.
+    /// Chooses to retain the log if there is a key.
+    ///
+    /// Only with a key can this hub's log be distinguished from a planted log.
     pub(crate) fn with(key: Option<&HubKey>) -> Self {
         if key.is_some() { Self::KeepLog } else { Self::RemoveLog }
     }
 }
 
-/// Opens the database for writing, and creates it if needed.
+/// Opens the database for writing, and creates the database if needed.
 pub(crate) fn open_for_writing(path: &Path, at_close: AtClose) -> Result<Connection, HubError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let mut connection = open(path, flags, at_close)?;
     create_tables(&mut connection, path)?;
-    // The indexes of a large journal fit into 16 MiB, so that an append reads nothing.
+    // The indexes of a large journal fit into 16 MiB, so that an append does not read from disk.
     connection.pragma_update(None, "cache_size", -16_384)?;
     if blocking::is_inline() {
         connection.pragma_update(None, "wal_autocheckpoint", PAGES_BETWEEN_COMMANDS)?;
@@ -57,22 +63,22 @@ pub(crate) fn open_for_writing(path: &Path, at_close: AtClose) -> Result<Connect
 
 /// Opens the database for reading.
 pub(crate) fn open_for_reading(path: &Path, at_close: AtClose) -> Result<Connection, HubError> {
-    // Not SQLITE_OPEN_READ_ONLY: a reader of a WAL database may have to recover it.
+    // The mode is not SQLITE_OPEN_READ_ONLY, because a reader of a WAL database may have to recover it.
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE, at_close)?;
     connection.pragma_update(None, "query_only", true)?;
-    // A reader's cache is invalid after the next commit, and the system caches the pages as well: half a
-    // mebibyte serves one listing, and several readers do not add up.
+    // A reader's cache is invalid after the next commit, and the operating system caches the pages as well. Half a
+    // mebibyte suffices for one listing and keeps the memory of several readers small.
     connection.pragma_update(None, "cache_size", -512)?;
     Ok(connection)
 }
 
-/// Writes the header of an empty database in WAL mode. It is on disk on return.
+/// Writes the header of an empty database in WAL mode. The header is on disk when this function returns.
 ///
-/// SQLite removes the log of a database without pages, so the header comes before the log. It is written to a
-/// separate file and copied into place in one write: SQLite needs two transactions for it, and a process that
-/// opened the database between them would block the second one. `hub.db-journal` is never a file of ours.
+/// SQLite removes the log of a database without pages, so the header has to exist before the log. The header is written
+/// to a separate file and copied into place in one write: SQLite needs two transactions for it, and a process that
+/// opened the database between them would block the second one. This hub never creates `hub.db-journal`.
 pub(crate) fn write_header(folder: &Dir, name: &str) -> Result<(), HubError> {
-    /// Far more bytes than an empty database has.
+    /// Size limit, in bytes, that far exceeds the size of an empty database.
     const LARGEST: u64 = 1 << 20;
     let draft = format!("{name}.header");
     folder.remove(&draft)?;
@@ -81,7 +87,8 @@ pub(crate) fn write_header(folder: &Dir, name: &str) -> Result<(), HubError> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(folder.path().join(&draft), flags)?;
     connection.pragma_update(None, "journal_mode", "MEMORY")?;
-    // Can be set only while there are no pages. Free pages return to the file system in portions: see `shrink`.
+    // This mode can be set only while the database has no pages. Free pages return to the file system in batches: see
+    // `shrink`.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.close().map_err(|(_, error)| error)?;
@@ -94,31 +101,31 @@ pub(crate) fn write_header(folder: &Dir, name: &str) -> Result<(), HubError> {
     Ok(())
 }
 
-/// Opens a damaged database for salvage, without any change to it.
+/// Opens a damaged database for salvage without changing it.
 pub(crate) fn open_for_salvage(path: &Path) -> Result<Connection, HubError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    // This makes SQLite read truncated files too.
+    // With this setting, SQLite reads truncated files too.
     connection.pragma_update(None, "writable_schema", true)?;
     connection.pragma_update(None, "query_only", true)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
 
-/// True if the list of tables is that of this program.
+/// Returns true if the database has the schema (the list of tables) of this program.
 pub(crate) fn has_expected_tables(connection: &Connection) -> Result<bool, HubError> {
     let ours = Connection::open_in_memory()?;
     ours.execute_batch(TABLES)?;
-    // An unreadable list, such as invalid text or a damaged page, is not ours.
+    // A list that cannot be read, because of invalid text or a damaged page, is not the expected one.
     Ok(tables(connection).ok() == Some(tables(&ours)?))
 }
 
-/// Checks that the list of tables is still the one that the database was created with.
+/// Checks that the schema is still the one with which the database was created.
 ///
-/// SQLite accepts a list with a flipped bit as long as it still parses, and then finds other data in the
-/// tables, or nothing.
+/// The check compares checksums: SQLite accepts a list of tables with a flipped bit as long as it still parses, and
+/// then finds different data or none in the tables.
 pub(crate) fn check_tables(connection: &Connection) -> Result<(), HubError> {
     let expected: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if tables(connection).is_ok_and(|tables| checksum(&tables) == expected) {
@@ -127,7 +134,7 @@ pub(crate) fn check_tables(connection: &Connection) -> Result<(), HubError> {
     Err(damage("its list of tables was changed"))
 }
 
-/// Stores a checksum of the list of tables in the database.
+/// Stores a checksum of the schema (the list of tables) in the database.
 pub(crate) fn sign(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "application_id", checksum(&tables(connection)?))
 }
@@ -154,14 +161,14 @@ fn checksum(tables: &Tables) -> i32 {
     i32::from_le_bytes([whole[0], whole[1], whole[2], whole[3]])
 }
 
-/// Builds the error of a damaged database.
+/// Builds the error that reports a damaged database.
 pub(crate) fn damage(verdict: &str) -> HubError {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
     rusqlite::Error::SqliteFailure(code, Some(verdict.to_owned())).into()
 }
 
 fn open(path: &Path, flags: OpenFlags, at_close: AtClose) -> Result<Connection, HubError> {
-    // NOFOLLOW: a symbolic link in place of the database would redirect our writes.
+    // NOFOLLOW is set because a symbolic link in place of the database would redirect the writes.
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let mut connection = Connection::open_with_flags(path, flags)?;
     let keeps_log = at_close == AtClose::KeepLog;
@@ -170,13 +177,13 @@ fn open(path: &Path, flags: OpenFlags, at_close: AtClose) -> Result<Connection, 
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // The writer syncs the log itself, after the commit: see `store::commit`.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
-    // A commit that finds 1,000 pages (4 MB) in the log checkpoints them: SQLite's default, and the bound of a
-    // retained log. A log that a long reader let grow beyond twice that is truncated when it restarts.
+    // A commit that finds 1,000 pages (4 MB) in the log checkpoints them. This is SQLite's default, and it bounds a
+    // retained log. A log that has grown beyond twice that size because of a long reader is truncated when it restarts.
     connection.pragma_update(None, "journal_size_limit", 8 << 20)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // Checked on every page read, so that damage is detected as damage.
+    // SQLite checks the cells of every page that it reads, so that damage is reported as damage.
     connection.pragma_update(None, "cell_size_check", true)?;
-    // Without it, SQLite plans a prepared statement again whenever a bound value changes.
+    // Without this option, SQLite replans a prepared statement whenever a bound value changes.
     connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
@@ -187,16 +194,19 @@ pub(crate) fn set_busy_wait(connection: &mut Connection, wait: bool) -> rusqlite
     connection.busy_handler(wait.then_some(wait_for_lock))
 }
 
-/// Busy handler: waits for another process's transaction. SQLite's own handler sleeps up to 100 ms at a time,
-/// which starves one of many writers whose transactions take a millisecond each.
+/// Waits for another process's transaction (busy handler); returns false to stop the retries.
+///
+/// SQLite's own handler sleeps up to 100 ms at a time, which starves one of many writers whose transactions take a
+/// millisecond each.
 fn wait_for_lock(tries: i32) -> bool {
     let millis = fastrand::u64(0..4) + u64::try_from(tries).unwrap_or(0).min(6);
     std::thread::sleep(Duration::from_micros(200) + Duration::from_millis(millis) / 2);
-    // About 30 s at 3.7 ms a try: longer than any transaction of ours by four orders of magnitude.
+    // The retries last about 30 s at some 4 ms each, four orders of magnitude longer than any transaction of this
+    // program.
     tries < 8_000
 }
 
-/// Creates the tables of a new database, or checks those of an existing one.
+/// Creates the tables of a new database, or checks the tables of an existing one.
 fn create_tables(connection: &mut Connection, path: &Path) -> Result<(), HubError> {
     if schema(connection)? == SCHEMA {
         return check_tables(connection);
@@ -204,7 +214,7 @@ fn create_tables(connection: &mut Connection, path: &Path) -> Result<(), HubErro
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     match read_schema_version(&transaction)? {
         SchemaVersion::Empty => {}
-        // Another process created them first.
+        // Another process created the tables first.
         SchemaVersion::Current => return check_tables(&transaction),
         SchemaVersion::Older(found) => {
             check_tables(&transaction)?;
@@ -236,15 +246,15 @@ pub(crate) fn check_schema(connection: &Connection, path: &Path) -> Result<(), H
 /// Schema version of a database, relative to this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SchemaVersion {
-    /// It has no tables yet.
+    /// The database has no tables yet.
     Empty,
-    /// It is of an earlier version.
+    /// The database has an earlier schema version.
     Older(i64),
-    /// It is current.
+    /// The database has this program's schema version.
     Current,
-    /// It is of a later version.
+    /// The database has a later schema version.
     Newer(i64),
-    /// It has tables, but an impossible version number.
+    /// The database has tables, but an impossible version number.
     Invalid,
 }
 

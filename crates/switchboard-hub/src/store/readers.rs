@@ -14,21 +14,26 @@ use crate::store::degraded::open_read_only;
 use crate::store::open::{AtClose, open_for_reading};
 use crate::store::side_files;
 
-/// Idle connections that are retained. More may be open for a moment.
+/// Maximum number of idle connections that are retained. More may be open for a short time.
 const MAX_IDLE: usize = 4;
 
-/// How long a reader waits for a busy connection before it opens one more. Most reads end sooner, while a new
-/// connection takes as long to open and uses a hundred kilobytes for the life of the process.
+/// Time that a reader waits for a busy connection before it opens another one.
+///
+/// Most reads end sooner, while a new connection takes as long to open and uses a hundred kilobytes for the life of the
+/// process.
 const WAIT_FOR_IDLE: Duration = Duration::from_millis(1);
 
-/// Read connections of one process.
+/// Pool of read connections of one process.
 #[derive(Debug)]
 pub(crate) struct Readers {
     database: PathBuf,
-    /// Binding that is verified before a connection is opened: the file may have been replaced meanwhile.
+    /// Binding that is verified before each connection is opened.
+    ///
+    /// The file may have been replaced meanwhile.
     binding: Option<(Dir, HubKey)>,
-    /// The writer's connection, if writer and readers take turns on one thread. A second one would only cost
-    /// time to open.
+    /// The writer's connection, if writer and readers take turns on one thread.
+    ///
+    /// A separate read connection would only cost time to open.
     writer_connection: Option<Arc<Mutex<Connection>>>,
     state: Mutex<State>,
     returned: Condvar,
@@ -38,7 +43,7 @@ pub(crate) struct Readers {
 struct State {
     idle: Vec<Connection>,
     lent: usize,
-    /// True while all are closed and none may open.
+    /// True while all connections are closed and none may be opened.
     is_paused: bool,
 }
 
@@ -53,7 +58,7 @@ impl Readers {
         }
     }
 
-    /// Sets the key that the database is bound with.
+    /// Sets the folder and the key with which the binding of the database is verified.
     pub(crate) fn bound(self, folder: Dir, key: Option<HubKey>) -> Self {
         Self { binding: key.map(|key| (folder, key)), ..self }
     }
@@ -63,7 +68,7 @@ impl Readers {
         Self { writer_connection: Some(connection), ..self }
     }
 
-    /// Opens one more connection; a read-only one if the disk allows no other.
+    /// Opens another connection, which is read-only if the disk does not allow writes.
     fn open(&self) -> Result<Connection, HubError> {
         let opened = self.open_reader();
         match (&opened, &self.binding, self.database.parent()) {
@@ -88,7 +93,7 @@ impl Readers {
         open_for_reading(&self.database, AtClose::RemoveLog)
     }
 
-    /// Runs `work` with a connection if one is idle.
+    /// Runs `work` with an idle connection, or returns `None` if there is none.
     pub(crate) fn try_lend<T>(&self, work: impl FnOnce(&mut Connection) -> T) -> Option<T> {
         if let Some(connection) = &self.writer_connection {
             return Some(work(&mut *connection.try_lock()?));
@@ -100,7 +105,7 @@ impl Readers {
         Some(self.lend_connection(connection, work))
     }
 
-    /// Runs `work` with a connection, opened if none is idle. May block.
+    /// Runs `work` with a connection, which is opened if none is idle. May block.
     pub(crate) fn lend<T>(&self, work: impl FnOnce(&mut Connection) -> T) -> Result<T, HubError> {
         if let Some(connection) = &self.writer_connection {
             return Ok(work(&mut connection.lock()));
@@ -131,8 +136,9 @@ impl Readers {
         result
     }
 
-    /// Runs `work` while this process has no read connection open: waits until lent ones return, and lends none
-    /// meanwhile.
+    /// Runs `work` while this process has no read connection open.
+    ///
+    /// Waits until lent connections are returned, and lends none meanwhile.
     pub(crate) fn while_closed<T>(&self, work: impl FnOnce() -> T) -> T {
         let mut state = self.state.lock();
         state.is_paused = true;
@@ -153,7 +159,7 @@ impl Readers {
     }
 }
 
-/// Guard of a lent connection: returns it to the pool on drop. After a panic, the connection is closed.
+/// Guard of a lent connection: returns the connection to the pool on drop, or closes it after a panic.
 struct Loan<'r> {
     readers: &'r Readers,
     returned: Option<Connection>,
@@ -167,7 +173,7 @@ impl Drop for Loan<'_> {
             drop(self.returned.take());
             self.readers.returned.notify_all();
         } else if let Some(connection) = self.returned.take()
-            // A connection that is still in a transaction would continue to read an old snapshot.
+            // A connection that is still in a transaction would keep reading an old snapshot.
             && connection.is_autocommit()
             && state.idle.len() < MAX_IDLE
         {

@@ -1,7 +1,7 @@
-//! Recovery: a damaged database is moved aside, and its readable rows are copied into a new one.
+//! Recovery: moves a damaged database aside and copies its readable rows into a new one.
 //!
-//! The rest is read back from the doors' files: see [`crate::Database::needs_rebuild`]. A database of an older
-//! schema is upgraded in the same way, except that nothing is lost.
+//! The rest is read back from the doors' files: see [`crate::Database::needs_rebuild`]. A database with an older schema
+//! is upgraded in the same way, except that nothing is lost.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -25,31 +25,33 @@ use crate::store::rollback::rewrite;
 use crate::store::salvage::{GRAFTED, copy_rebuilt_flag, open_damaged, salvage};
 use crate::store::side_files::{self, Renewed};
 
-/// The database's file name.
+/// File name of the database.
 pub(crate) const DATABASE: &str = "hub.db";
 
-/// Lock file that every process with an open hub holds shared, and a process that moves the database
-/// exclusively.
+/// Name of the lock file.
+///
+/// Every process with an open hub holds the lock shared, and a process that moves the database holds it exclusively.
 pub(crate) const LOCK: &str = "hub.lock";
 
-/// Exists after a process met damage while it worked, or ended without a repair after a disk failure: the next
-/// process to open checks the database closely.
+/// Marker file for suspected damage: the next process that opens the hub checks the database closely.
+///
+/// It exists after a process met damage while running, or ended without a repair after a disk failure.
 const SUSPECT: &str = "hub.db.suspect";
 
-/// The new database while it is filled from a damaged one. It may be discarded at any time.
+/// Name of the new database while it is filled from a damaged one. The file may be discarded at any time.
 pub(super) const UNFINISHED: &str = "hub.db.unfinished";
 
-/// The complete new database, until it has replaced the damaged one.
+/// Name of the complete new database, until it has replaced the damaged one.
 const READY: &str = "hub.db.ready";
 
-/// The opened database, and where unusable files were moved to.
+/// The opened database, and the paths to which unusable files were moved.
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
-    /// Path of a damaged database.
+    /// Path to which a damaged database was moved.
     pub(crate) moved_aside: Option<PathBuf>,
-    /// Path of a foreign database.
+    /// Path to which a foreign database was moved (quarantine).
     pub(crate) quarantined: Option<PathBuf>,
-    /// Paths of planted side files.
+    /// Paths to which planted side files were moved.
     pub(crate) planted: Vec<PathBuf>,
 }
 
@@ -59,38 +61,40 @@ impl Opened {
     }
 }
 
-/// State of a database, examined without opening the hub.
+/// State of a database that was checked without opening the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatabaseState {
-    /// It does not exist.
+    /// The database does not exist.
     Missing,
     /// A close check found no fault.
     Sound,
-    /// It is sound, but of an earlier version; the next hub to open it upgrades it.
+    /// The database is sound but has an earlier schema.
+    ///
+    /// The next process that opens the hub upgrades it.
     Older {
-        /// The number of its schema.
+        /// Schema version of the database.
         schema: i64,
     },
-    /// It is foreign: not bound to this user and machine; the next hub to open it moves it aside.
+    /// The database is foreign: not bound to this user and machine. The next process that opens the hub moves it aside.
     Foreign,
-    /// A side file of SQLite is not ours; the next hub to open it moves the file aside.
+    /// A side file of SQLite is planted. The next process that opens the hub moves the file aside.
     PlantedFile {
         /// The file.
         name: String,
     },
-    /// It is damaged; the next hub to open it moves it aside.
+    /// The database is damaged. The next process that opens the hub moves it aside.
     Damaged {
-        /// The error of SQLite.
+        /// The problem, as reported by the check.
         problem: String,
     },
 }
 
-/// Checks the database in a folder; changes nothing.
+/// Checks the database in a folder without changing anything.
 pub(crate) fn check(folder: &Dir, key: Option<&HubKey>, extent: Extent) -> Result<DatabaseState, HubError> {
     match folder.stat(DATABASE)? {
         None => return Ok(DatabaseState::Missing),
         Some(found) if found.is_regular && found.len == 0 => return Ok(DatabaseState::Missing),
-        // Fails with the type of the entry if it is not a file.
+        // If the entry is not a regular file, this fails and names its type.
         Some(found) if !found.is_regular => drop(folder.open_own(DATABASE)?),
         Some(_) => {}
     }
@@ -101,7 +105,7 @@ pub(crate) fn check(folder: &Dir, key: Option<&HubKey>, extent: Extent) -> Resul
     if let Some(name) = side_files::find_planted(folder, key)? {
         return Ok(DatabaseState::PlantedFile { name: name.to_owned() });
     }
-    // Without a log of ours, SQLite creates one for the duration of the check.
+    // Without a bound log, SQLite creates a log for the duration of the check.
     let at_close =
         if side_files::verify(folder, key).is_ok() { AtClose::with(key) } else { AtClose::RemoveLog };
     let opened = match open_for_reading(&folder.path().join(DATABASE), at_close) {
@@ -118,10 +122,10 @@ pub(crate) fn check(folder: &Dir, key: Option<&HubKey>, extent: Extent) -> Resul
     }
 }
 
-/// Returns the first fault that a close check finds: by SQLite's own check, and in what that does not cover.
+/// Returns the first fault that a close check finds: by SQLite's own check, and in the parts that it does not cover.
 fn first_fault(db: &Connection, extent: Extent) -> Result<Option<String>, HubError> {
     const TABLES: &str = "its list of tables was changed";
-    // If the table of messages is unreadable as well, the whole database is checked.
+    // If the table of messages cannot be read either, the whole database is checked.
     let is_whole = extent.after(db).unwrap_or(0) == 0;
     let verdict = if is_whole { integrity(db)? } else { integrity_of_small_tables(db)? };
     if verdict != "ok" {
@@ -148,10 +152,10 @@ pub(crate) fn lock_and_open(folder: &Dir, key: Option<&HubKey>) -> Result<(Optio
     Ok((Some(lock), opened))
 }
 
-/// Opens the database. Moves it aside and creates a new one if it is unreadable or foreign.
+/// Opens the database. If it is unreadable or foreign, moves it aside and creates a new one.
 ///
-/// Every process that has the hub open holds `lock` shared; only a process that holds it exclusively may move
-/// the database.
+/// Every process that has the hub open holds `lock` shared; only a process that holds it exclusively may move the
+/// database.
 pub(crate) fn open_or_recover(folder: &Dir, lock: &File, key: Option<&HubKey>) -> Result<Opened, HubError> {
     let path = folder.path().join(DATABASE);
     let mut first = open_checked(folder, &path, key);
@@ -192,11 +196,11 @@ fn recover_or_replace(
         Err(error) => return Err(error),
     }
     let opened = match open_checked(folder, path, key) {
-        // Another process has done it already.
+        // Another process has already recovered the database.
         Ok(connection) => Ok(Opened::new(connection)),
         Err(HubError::OlderSchema { found, .. }) => rebuild_database(folder, path, Some(found), key),
         Err(HubError::ForeignDatabase { .. }) => create_after_quarantine(folder, path, key),
-        // Nothing is salvaged from a database with foreign pages.
+        // A database with foreign pages is not salvaged.
         Err(HubError::ForeignSideFile { path }) => Err(HubError::SideFileInUse { path }),
         Err(_) => rebuild_database(folder, path, None, key),
     };
@@ -213,19 +217,21 @@ fn create_after_quarantine(folder: &Dir, path: &Path, key: Option<&HubKey>) -> R
     Ok(Opened { quarantined: Some(aside), ..Opened::new(connection) })
 }
 
-/// Acquires the lock exclusively if no other process has the hub open.
+/// Acquires the lock exclusively, or returns `None` if another process has the hub open.
 pub(super) fn try_lock_exclusive(lock: &File) -> Option<()> {
     lock.unlock().and_then(|()| lock.try_lock().map_err(Into::into)).ok()
 }
 
-/// Acquires the lock exclusively, with retries for other processes that found the same database. Returns with
-/// the lock shared if one of them has resolved the reason meanwhile.
+/// Acquires the lock exclusively, with retries while other processes handle the same database.
+///
+/// Returns with the lock shared if `is_over` reports that another process has resolved the problem, and `None` if the
+/// retries are exhausted.
 pub(super) fn lock_exclusive_or(lock: &File, is_over: impl Fn() -> bool) -> Option<()> {
     for _ in 0..100 {
         if try_lock_exclusive(lock).is_some() {
             return Some(());
         }
-        // Waits for the process that works on it.
+        // The shared lock waits for the process that currently repairs the database.
         lock.lock_shared().ok()?;
         if is_over() {
             return Some(());
@@ -236,15 +242,16 @@ pub(super) fn lock_exclusive_or(lock: &File, is_over: impl Fn() -> bool) -> Opti
     None
 }
 
-/// Downgrades an exclusive lock to a shared one. Another process may get it between the two calls, which is
-/// harmless.
+/// Downgrades an exclusive lock to a shared one.
+///
+/// Another process may acquire the lock between the two calls, which is harmless.
 pub(super) fn lock_shared(lock: &File) {
     if lock.unlock().and_then(|()| lock.lock_shared()).is_err() {
         tracing::warn!("cannot lock the hub again");
     }
 }
 
-/// Records that damage was met, so that the next open checks closely instead of trusting the header.
+/// Records suspected damage, so that the next open checks closely instead of trusting the header.
 pub(crate) fn mark_suspect(folder: &Dir) {
     if let Err(error) = folder.replace(SUSPECT, b"", 0o600) {
         tracing::warn!(error = %error, "cannot record the damage");
@@ -266,7 +273,8 @@ fn open_checked(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Conne
         let log = folder.open_own(&format!("{DATABASE}-wal"))?;
         rewrite(&connection, &log)?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
-        // SQLite truncates a damaged log at its first damaged frame without an error.
+        // The doors have to read their files back: SQLite truncates a damaged log at its first damaged frame without an
+        // error.
         maintenance::forget_rebuilt(&connection)?;
         folder.remove(SUSPECT)?;
         tracing::info!("the journal may be incomplete; messages that it lost are read from files");
@@ -274,14 +282,16 @@ fn open_checked(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Conne
     Ok(connection)
 }
 
-/// Opens a database whose side files were verified, and verifies that SQLite has opened those.
+/// Opens a database and verifies that SQLite has opened the verified side files.
 pub(super) fn open_verified(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Connection, HubError> {
     let connection = open_for_writing(path, AtClose::with(key))?;
     side_files::verify(folder, key)?;
     Ok(connection)
 }
 
-/// Returns the first complaint of SQLite's own check, or `ok`. A check that cannot run is a complaint too.
+/// Returns the first error that SQLite's own check reports, or `ok`.
+///
+/// A check that cannot run is reported as an error too.
 fn integrity(connection: &Connection) -> Result<String, HubError> {
     match connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)) {
         Err(error) if is_suspicious(&error) => Ok(error.to_string()),
@@ -289,7 +299,7 @@ fn integrity(connection: &Connection) -> Result<String, HubError> {
     }
 }
 
-/// Checks the tables that stay small. In a larger one, every row would be read.
+/// Checks only the tables that stay small, because the check of a table reads every row.
 fn integrity_of_small_tables(connection: &Connection) -> Result<String, HubError> {
     for table in ["meta", "agents", "aliases", "teams", "claims"] {
         let check = format!("PRAGMA quick_check('{table}')");
@@ -304,25 +314,26 @@ fn integrity_of_small_tables(connection: &Connection) -> Result<String, HubError
     Ok("ok".to_owned())
 }
 
-/// Creates an empty database file that only its owner can read, and removes leftovers that would damage it.
+/// Creates an empty database file and removes leftovers that would damage it.
 ///
-/// The caller holds the returned lock until it has opened the database: if it is new, one process does that at
-/// a time. `None` means that the side files are verified.
+/// Only the owner can read the file. The caller holds the returned lock until it has opened the database, so that only
+/// one process at a time opens a new database. `None` means that the database is in place and its side files are
+/// verified.
 ///
-/// Without the lock, one process could remove the log of a database that another has just created, and SQLite
-/// fails if two processes initialize the same new database.
+/// Without the lock, one process could remove the log of a database that another has just created, and SQLite fails if
+/// two processes initialize the same new database.
 fn prepare(folder: &Dir, key: Option<&HubKey>) -> Result<Option<File>, HubError> {
     let is_in_place =
         folder.stat(DATABASE)?.is_some_and(|found| found.len > 0) && folder.stat(READY)?.is_none();
     if is_in_place && side_files::verify(folder, key).is_ok() {
         return Ok(None);
     }
-    // Any file of ours serves that no process locks otherwise.
+    // The signal file serves as the lock file, because no process locks it otherwise.
     let opening_lock = folder.open_own(change_signal::NAME)?;
     opening_lock.lock().map_err(folder.io_error("lock", change_signal::NAME))?;
     if let Some(found) = folder.stat(DATABASE)? {
-        // Either it is in place and still has its other name, or the damaged one was not yet moved and the
-        // recovery starts over.
+        // Either the new database is in place and still has its second name, or the damaged database was not moved yet
+        // and the recovery starts over.
         folder.remove(READY)?;
         if found.len == 0 {
             set_orphaned_log_aside(folder)?;
@@ -350,7 +361,9 @@ fn initialize(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
     Ok(())
 }
 
-/// Moves a log without its database aside: it belongs to a lost one, and SQLite would replay it.
+/// Moves a log that has no database aside.
+///
+/// The log belongs to a lost database, and SQLite would replay it into a new one.
 pub(super) fn set_orphaned_log_aside(folder: &Dir) -> Result<(), HubError> {
     let mark = fastrand::u32(..);
     for (name, suffix) in side_files::SIDE_FILES.into_iter().zip(["-wal", "-shm"]) {
@@ -364,11 +377,10 @@ pub(super) fn set_orphaned_log_aside(folder: &Dir) -> Result<(), HubError> {
     Ok(())
 }
 
-/// Rebuilds a database from a damaged one, or from one of an older schema, and then moves that aside under a
-/// descriptive name.
+/// Rebuilds a database from a damaged or older one, and then moves the old database aside.
 ///
-/// In this order, so that an interruption loses nothing: until the new one is complete, the old one stays in
-/// place.
+/// The old database gets a descriptive name. This order ensures that an interruption loses nothing: until the new
+/// database is complete, the old one stays in place.
 fn rebuild_database(
     folder: &Dir,
     path: &Path,
@@ -398,13 +410,14 @@ fn rebuild_database(
     drop(old);
     connection.close().map_err(|(_, error)| error)?;
     remove_database(folder, GRAFTED)?;
-    // Both, because the old one stays in place if this is interrupted.
+    // Both databases are bound, because the old one stays in place if the rebuild is interrupted.
     binding::bind(folder, &[UNFINISHED, DATABASE], key)?;
     folder.move_new(UNFINISHED, folder, READY)?;
 
     let reason = upgraded.map_or_else(|| "damaged".to_owned(), |schema| format!("schema{schema}"));
     let mark = format!("{DATABASE}.{reason}.{:08x}", fastrand::u32(..));
-    // The database is moved first: without it, leftovers are cleaned up and the new one is put in place.
+    // The database is moved before its side files: once it is gone, the next open cleans up leftovers and puts the new
+    // database in place.
     for suffix in ["", "-wal", "-shm"] {
         let name = format!("{DATABASE}{suffix}");
         if folder.stat(&name)?.is_some_and(|found| found.len > 0 || suffix.is_empty()) {

@@ -1,13 +1,13 @@
 //! Rollback of commits that the disk did not store.
 //!
-//! A commit whose sync failed is in the log all the same, visible to every process, and would be delivered
-//! although its sender was told that it was not accepted. So its messages are removed in a transaction of their
-//! own. A message whose delivery another process has started by then cannot be removed: its reader may have it.
-//! It stays, and once it is on disk its sender is told that it was accepted.
+//! A commit whose sync failed is nevertheless in the log, visible to every process, and would be delivered although its
+//! sender was told that it was not accepted. Its messages are therefore removed in a separate transaction. A message
+//! whose delivery another process has already started cannot be removed, because its reader may have it. Such a message
+//! stays, and once it is on disk its sender is told that it was accepted.
 //!
-//! After a failed sync the system may have dropped the pages, and a second sync does not report that. So no
-//! submitter is told "on disk" again before everything in the log was rewritten, into the database, and the log
-//! is empty.
+//! After a failed sync the operating system may have dropped the pages, and a second sync does not report that. No
+//! submitter is therefore told "on disk" again until the whole log was rewritten into the database and the log is
+//! empty.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -20,17 +20,18 @@ use crate::journal::chain::BreakReason;
 use crate::journal::maintenance;
 use crate::store::rows;
 
-/// Entry of the journal that a transaction appended.
+/// Journal entry that a transaction appended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AppendedEntry {
-    /// Index of the job in its batch.
+    /// Index of the entry's job in its batch.
     pub(crate) job: usize,
     pub(crate) seq: i64,
     pub(crate) id: MessageId,
 }
 
-/// Removes entries in one transaction; returns those that had to stay. `owner` is this process, as deliveries
-/// name it; `meanwhile` runs while no other process can write.
+/// Rolls back entries in one transaction; returns those that had to stay in the journal.
+///
+/// `owner` is the id of this process in the leases of deliveries; `meanwhile` runs while no other process can write.
 pub(crate) fn roll_back(
     db: &mut Connection,
     entries: &[AppendedEntry],
@@ -53,7 +54,7 @@ pub(crate) fn roll_back(
         }
         tx.execute("DELETE FROM native_ids WHERE seq = ?1", [seq])?;
         maintenance::remove(&tx, seq, BreakReason::Refused, now)?;
-        // A reader that has seen the number continues after it, so it is not assigned again.
+        // A reader that has seen the number continues after it, so the number is not assigned again.
         tx.execute(
             "INSERT INTO meta (key, value) VALUES ('floor', ?1) ON CONFLICT (key) \
              DO UPDATE SET value = max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))",
@@ -65,7 +66,7 @@ pub(crate) fn roll_back(
     Ok(retained)
 }
 
-/// True if another process has started to deliver a message, or its reader has it.
+/// Returns true if another process delivers a message, or its reader already has it.
 fn is_being_delivered(db: &Connection, seq: i64, owner: &str) -> rusqlite::Result<bool> {
     let [first, end] = rows::delivery_ids(seq);
     db.query_row(
@@ -77,7 +78,7 @@ fn is_being_delivered(db: &Connection, seq: i64, owner: &str) -> rusqlite::Resul
     )
 }
 
-/// Checkpoints the whole log into the database and syncs it, without trust in earlier syncs.
+/// Checkpoints the whole log into the database and syncs it, without relying on earlier syncs.
 pub(crate) fn rewrite(db: &Connection, log: &File) -> rusqlite::Result<()> {
     db.pragma_update(None, "synchronous", "FULL")?;
     let busy: bool = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
@@ -85,7 +86,7 @@ pub(crate) fn rewrite(db: &Connection, log: &File) -> rusqlite::Result<()> {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
         return Err(rusqlite::Error::SqliteFailure(code, None));
     }
-    // The truncation of the log has to be durable as well: its remains on the disk may be incomplete.
+    // The truncation of the log has to be durable as well, because remains of the log on the disk may be incomplete.
     log.sync_all().map_err(super::commit::not_on_disk)
 }
 

@@ -15,16 +15,17 @@ use switchboard_sys::clock::timestamp_from_micros;
 use crate::error::HubError;
 use crate::journal::chain::{self, RowHash};
 
-/// Deliveries of a message have the ids `seq * SPREAD + n`.
+/// Factor between journal numbers and delivery ids: a message's deliveries have the ids `seq * SPREAD + n`.
 pub(crate) const SPREAD: i64 = 1 << 16;
 
-/// Returns the id range of a message's deliveries: from the first to below the second. A number so high that it
-/// can only be damage yields an empty range.
+/// Returns the id range of a message's deliveries: the first id, and the first id after the range.
+///
+/// A number so high that it can only be damage yields an empty range.
 pub(crate) fn delivery_ids(seq: i64) -> [i64; 2] {
     [seq.saturating_mul(SPREAD), seq.saturating_add(1).saturating_mul(SPREAD)]
 }
 
-/// Returns the stored number of a delivery state.
+/// Returns the number under which a delivery state is stored.
 pub(crate) fn state_number(state: DeliveryState) -> i64 {
     match state {
         DeliveryState::Queued => 0,
@@ -47,13 +48,14 @@ fn state_from(number: i64, due_at: i64) -> DeliveryState {
         4 => DeliveryState::Acknowledged,
         6 => DeliveryState::Failed { retry_at: timestamp_from_micros(due_at) },
         7 => DeliveryState::Expired,
-        // An unknown number is read as a final state, which is the safe reading.
+        // An unknown number is read as a final state, because a final state triggers no delivery.
         _ => DeliveryState::Refused,
     }
 }
 
-/// Computes the digest of a message's content: it decides whether two messages with one native id are the same,
-/// and reveals damage of a stored row.
+/// Computes the digest of a message's content.
+///
+/// The digest decides whether two messages with one native id are duplicates, and reveals damage of a stored row.
 pub(crate) fn digest(message: &Message) -> [u8; 32] {
     let mut hash = Sha256::new();
     let mut part = |bytes: &[u8]| {
@@ -70,8 +72,10 @@ pub(crate) fn digest(message: &Message) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Hashes all fields of a row: the digest of the content, and identity, times, origin and place in the
-/// conversation, which the digest leaves out.
+/// Hashes all fields of a row.
+///
+/// These are the digest of the content, and the fields that the digest omits: identity, times, origin and position in
+/// the conversation.
 pub(crate) fn content(message: &Message, accepted_at: Timestamp, digest: &[u8; 32]) -> [u8; 32] {
     let mut hash = Sha256::new();
     let mut part = |bytes: &[u8]| {
@@ -95,15 +99,16 @@ pub(crate) fn content(message: &Message, accepted_at: Timestamp, digest: &[u8; 3
     hash.finalize().into()
 }
 
-/// Returns the seal, the checksum of a row. Eight bytes suffice against accidents; the seal is no protection
-/// against tampering.
+/// Returns the seal, which is the checksum of a row.
+///
+/// Eight bytes suffice against accidents; the seal does not protect against tampering.
 pub(crate) fn seal(content: &[u8; 32]) -> [u8; 8] {
     let mut seal = [0; 8];
     seal.copy_from_slice(&content[..8]);
     seal
 }
 
-/// Serializes metadata for the journal; `None` if it is empty. `serde_json` sorts the keys.
+/// Serializes metadata for the journal, or returns `None` if it is empty. `serde_json` sorts the keys.
 pub(crate) fn metadata_text(metadata: &Map<String, Value>) -> Option<String> {
     (!metadata.is_empty()).then(|| Value::Object(metadata.clone()).to_string())
 }
@@ -116,10 +121,10 @@ pub(crate) const MESSAGE_COLUMNS: &str = "m.seq, m.id, m.sender, m.recipient, m.
 /// Number of columns in [`MESSAGE_COLUMNS`].
 pub(crate) const MESSAGE_WIDTH: usize = 21;
 
-/// Message of the journal.
+/// Message as stored in the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// Its number in order of acceptance; the cursor of every listing.
+    /// Number of the message in order of acceptance, which is the cursor of every listing.
     pub seq: i64,
     /// Time of acceptance by the hub's clock.
     pub accepted_at: Timestamp,
@@ -138,7 +143,7 @@ impl Stored {
         Err(HubError::DamagedMessage { id: stored.message.id.to_string() })
     }
 
-    /// Reads a row of [`MESSAGE_COLUMNS`] and checks its content only.
+    /// Reads a row of [`MESSAGE_COLUMNS`] and checks only its content, not its seal.
     pub(crate) fn read_unsealed(row: &Row<'_>) -> Result<(Self, [u8; 32]), HubError> {
         let seq: i64 = row.get(0)?;
         match Self::parse(row) {
@@ -152,7 +157,7 @@ impl Stored {
         }
     }
 
-    /// Reads a row of [`MESSAGE_COLUMNS`] without checks, and its digest if that is well-formed.
+    /// Reads a row of [`MESSAGE_COLUMNS`] without checks, and its digest if the digest is well-formed.
     pub(crate) fn parse(row: &Row<'_>) -> Option<(Self, Option<[u8; 32]>)> {
         let seq: i64 = row.get(0).ok()?;
         let text = |column| row.get::<_, String>(column).ok();
@@ -212,8 +217,9 @@ impl<'t> Inserts<'t> {
         Ok(Self { message, delivery })
     }
 
-    /// Inserts a message after the row with the hash `previous`, and returns its own hash; `digest` comes from
-    /// [`digest`].
+    /// Inserts a message into the chain; returns the hash of the new row.
+    ///
+    /// `previous` is the hash of the row before it. `digest` is computed by [`digest`].
     pub(crate) fn message(
         &mut self,
         seq: i64,
@@ -290,7 +296,7 @@ impl<'t> Inserts<'t> {
     }
 }
 
-/// Returns an agent's id as stored, without a copy for agents of this hub.
+/// Returns an agent's id as stored, without copying it for agents of this hub.
 fn agent_text(agent: &AgentId) -> Cow<'_, str> {
     match &agent.realm {
         None => agent.name.as_str().into(),
@@ -298,7 +304,7 @@ fn agent_text(agent: &AgentId) -> Cow<'_, str> {
     }
 }
 
-/// Serializes a route, or a list of hops. Neither can fail.
+/// Serializes a route or a list of hops as JSON; neither can fail.
 pub(crate) fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
@@ -307,8 +313,9 @@ pub(crate) fn json<T: serde::Serialize>(value: &T) -> String {
 pub(crate) const DELIVERY_COLUMNS: &str = "d.id, d.agent, d.route, d.state, d.attempts, d.due_at, d.note, \
      d.queued_at, d.in_flight_at, d.delivered_at, d.seen_at, d.acknowledged_at, d.ended_at";
 
-/// Reads a row of [`DELIVERY_COLUMNS`] from column `at` on. An unreadable field counts as damage of this one
-/// message, so that a listing can continue with the next.
+/// Reads a row of [`DELIVERY_COLUMNS`], starting at column `at`.
+///
+/// An unreadable field counts as damage of this one message, so that a listing can continue with the next message.
 pub(crate) fn delivery(row: &Row<'_>, at: usize, message: MessageId) -> Result<Delivery, HubError> {
     let read = || -> Option<Delivery> {
         let time =

@@ -18,11 +18,13 @@ use crate::store::open::{has_expected_tables, open_for_salvage};
 use crate::store::recover::{DATABASE, UNFINISHED};
 use crate::store::rows::{MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
 
-/// Copy of a damaged database with a new list of tables.
+/// Copy of a damaged database that was given a new schema (list of tables).
 pub(super) const GRAFTED: &str = "hub.db.grafted";
 
-/// Tables that are copied, and the columns that order them. A table that is ordered by a number has the
-/// distance between the numbers of two messages in it.
+/// Tables that are copied, with their order and stride.
+///
+/// Each entry has the columns that order the table and, for a numeric order, the distance between the numbers of two
+/// consecutive messages.
 const TABLES: [(&str, &str, Option<i64>); 14] = [
     ("messages", "seq", Some(1)),
     ("deliveries", "id", Some(SPREAD)),
@@ -40,14 +42,17 @@ const TABLES: [(&str, &str, Option<i64>); 14] = [
     ("activity", "id", None),
 ];
 
-/// Highest plausible number of a message: 2^40 messages are 35 years at a thousand a second. A larger one is
-/// damage.
+/// Highest plausible message number; a larger number is damage.
+///
+/// 2^40 messages are 35 years at a thousand per second.
 const HIGHEST: i64 = 1 << 40;
 
-/// Most numbers that are probed one by one if the order of a table is lost. A minute's work.
+/// Maximum number of rows that are probed one by one: about a minute's work.
+///
+/// Rows are probed if the order of a table is lost.
 const MOST_PROBES: i64 = 10_000_000;
 
-/// Opens the damaged database for reading; `None` if nothing in it is readable.
+/// Opens the damaged database for reading, or returns `None` if nothing in it is readable.
 pub(super) fn open_damaged(folder: &Dir, path: &Path, new: &Path) -> Result<Option<Connection>, HubError> {
     if let Ok(old) = open_for_salvage(path)
         && has_expected_tables(&old)?
@@ -62,10 +67,10 @@ pub(super) fn open_damaged(folder: &Dir, path: &Path, new: &Path) -> Result<Opti
     }
 }
 
-/// Copies the damaged database and replaces header and list of tables in the copy by those of the new one.
+/// Copies the damaged database and gives the copy the new database's header and schema.
 ///
-/// All other pages are found through these, and they are the same in all our databases: the tables are created
-/// in the same order, before any row is inserted.
+/// All other pages are found through the schema, and its page numbers are the same in all databases of this program:
+/// the tables are created in the same order, before any row is inserted.
 fn graft(folder: &Dir, path: &Path, new: &Path) -> Result<(), HubError> {
     for suffix in ["", "-wal"] {
         let (from, to) = (format!("{DATABASE}{suffix}"), format!("{GRAFTED}{suffix}"));
@@ -83,7 +88,7 @@ fn graft(folder: &Dir, path: &Path, new: &Path) -> Result<(), HubError> {
     let size = page_size(&fresh);
     let length = folder.stat(DATABASE)?.map_or(0, |found| found.len);
     let pages = u32::try_from(length / size.max(1) as u64).unwrap_or(u32::MAX);
-    // The header stores the page counts at these offsets: file format, section 1.3.
+    // The header stores the page counts at these offsets (SQLite file format, section 1.3).
     for number in schema_pages(&fresh, size) {
         let start = (number - 1) * size;
         let Some(page) = fresh.get_mut(start..start + size) else { continue };
@@ -97,7 +102,7 @@ fn graft(folder: &Dir, path: &Path, new: &Path) -> Result<(), HubError> {
     Ok(())
 }
 
-/// Reads the page size. File format, section 1.3.2: two bytes at 16; 1 stands for 65536.
+/// Reads the page size: two bytes at offset 16, where 1 stands for 65536 (SQLite file format, section 1.3.2).
 fn page_size(database: &[u8]) -> usize {
     match database.get(16..18) {
         Some(&[0, 1]) => 1 << 16,
@@ -106,9 +111,9 @@ fn page_size(database: &[u8]) -> usize {
     }
 }
 
-/// Finds the pages of the list of tables: the first one and its children. File format, section 1.6.
+/// Finds the pages of the schema table: the first page and its children (SQLite file format, section 1.6).
 fn schema_pages(database: &[u8], size: usize) -> Vec<usize> {
-    // Page type of an interior page of a table's tree.
+    // Page type of an interior page of a table B-tree.
     const INTERIOR: u8 = 5;
     let mut pages = vec![1];
     let bytes = |at: usize, count: usize| {
@@ -126,14 +131,16 @@ fn schema_pages(database: &[u8], size: usize) -> Vec<usize> {
 /// Result of a salvage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Salvaged {
-    /// Rows that were copied.
+    /// Number of rows that were copied.
     pub(super) rows: usize,
     /// True if nothing was lost.
     pub(super) complete: bool,
 }
 
-/// Copies every readable row: from both ends of each table towards the damage, and the rows between two damaged
-/// regions one by one. A table that an older schema does not have stays empty.
+/// Copies every readable row of the old database.
+///
+/// Each table is copied from both ends towards the damage, and rows between two damaged regions one by one. A table
+/// that an older schema does not have stays empty.
 pub(super) fn salvage(old: &Connection, new: &mut Connection) -> Result<Salvaged, HubError> {
     let new = new.transaction()?;
     let (mut saved, mut complete) = (0, true);
@@ -183,7 +190,7 @@ pub(super) fn salvage(old: &Connection, new: &mut Connection) -> Result<Salvaged
     Ok(Salvaged { rows: saved, complete })
 }
 
-/// Copies the flag that the doors have read back their files, for an upgrade without loss.
+/// Copies the flag that the doors have read their files back, for an upgrade without loss.
 pub(super) fn copy_rebuilt_flag(old: &Connection, new: &Connection) -> Result<(), HubError> {
     let rebuilt: bool =
         old.query_row("SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'rebuilt')", [], |row| row.get(0))?;
@@ -193,14 +200,14 @@ pub(super) fn copy_rebuilt_flag(old: &Connection, new: &Connection) -> Result<()
     Ok(())
 }
 
-/// True if a database has a table, as far as it is readable.
+/// Returns true if a database has a table that can be read.
 fn has_table(db: &Connection, table: &str) -> bool {
     let found =
         db.query_row("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1", [table], |_| Ok(()));
     !matches!(found, Err(rusqlite::Error::QueryReturnedNoRows))
 }
 
-/// Returns the highest message number that was ever assigned, by any readable table.
+/// Returns the highest message number that was ever assigned, according to any readable table.
 fn highest(db: &Connection) -> i64 {
     let sources = [
         "SELECT max(seq) FROM messages",
@@ -212,7 +219,7 @@ fn highest(db: &Connection) -> i64 {
     sources.iter().filter_map(|source| read_number(db, source)).max().unwrap_or(0)
 }
 
-/// Reads a plausible message number.
+/// Reads a message number, or returns `None` if it is not plausible.
 fn read_number(db: &Connection, sql: &str) -> Option<i64> {
     db.query_row(sql, [], |row| row.get::<_, i64>(0)).ok().filter(|number| (0..HIGHEST).contains(number))
 }
@@ -220,16 +227,17 @@ fn read_number(db: &Connection, sql: &str) -> Option<i64> {
 /// Result of copying a table.
 struct Copied {
     saved: usize,
-    /// Rows that were reached but not readable.
+    /// Number of rows that were reached but could not be read.
     skipped: usize,
-    /// Number of the last row that was reached, in tables that are ordered by one.
+    /// Number of the last row that was reached, in tables that are ordered by a number.
     last: Option<i64>,
-    /// True if the end was reached.
+    /// True if the end of the table was reached.
     complete: bool,
 }
 
-/// Copies the rows that the rest of a query selects, as far as they are readable. It fails only if the new
-/// database cannot be written.
+/// Copies the readable rows that `rest`, the end of an SQL query, selects.
+///
+/// Fails only if the new database cannot be written.
 fn copy(
     old: &Connection,
     new: &Connection,
@@ -238,7 +246,7 @@ fn copy(
     values: impl rusqlite::Params,
 ) -> Result<Copied, HubError> {
     let mut copied = Copied { saved: 0, skipped: 0, last: None, complete: false };
-    // Messages are checked against their checksums on the way; the columns for that come first.
+    // Messages are verified against their checksums while they are copied; the columns for that come first.
     let is_messages = table == "messages";
     let columns = if is_messages { format!("{MESSAGE_COLUMNS}, m.*") } else { "m.*".to_owned() };
     let skip = if is_messages { MESSAGE_WIDTH } else { 0 };
@@ -259,7 +267,7 @@ fn copy(
             }
             Err(_) => return Ok(copied),
         };
-        // The number is the first column in both tables that have one.
+        // The number is the first column in all tables that are ordered by a number.
         copied.last = row.get(0).ok().or(copied.last);
         if is_messages && Stored::read(row).is_err() {
             copied.skipped += 1;

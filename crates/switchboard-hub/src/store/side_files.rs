@@ -1,12 +1,12 @@
-//! Side files of SQLite beside the database: write-ahead log, its index, rollback journal.
+//! Side files of SQLite beside the database: write-ahead log, its index, and rollback journal.
 //!
-//! SQLite replays any log or journal beside a database, with pages of any content, so a planted one is
-//! equivalent to a planted database. This module creates the log and its index, empty, and binds them before
-//! SQLite opens them. They are retained for the life of the database. The database never has a rollback
-//! journal. Any other file under these names is moved aside under a descriptive name, and SQLite never sees it.
+//! SQLite replays any log or journal beside a database, with pages of any content, so a planted one is equivalent to a
+//! planted database. This module creates an empty log and index, and binds them before SQLite opens them. They are
+//! retained for the life of the database. The database never has a rollback journal. Any other file under these names
+//! is moved aside under a descriptive name, and SQLite never sees it.
 //!
-//! The binding of an empty log is on disk before the first page is written to it, so a log with content of ours
-//! is always bound; an unbound empty one is the remains of an interrupted start.
+//! The binding of an empty log is on disk before the first page is written to the log, so a log with content of this
+//! hub is always bound. An unbound empty log is left over from an interrupted start.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -21,20 +21,22 @@ use crate::error::HubError;
 use crate::store::binding::{self, BINDING, HubKey};
 use crate::store::recover::{DATABASE, lock_exclusive_or, lock_shared, mark_suspect};
 
-/// The write-ahead log.
+/// Name of the write-ahead log.
 pub(crate) const LOG: &str = "hub.db-wal";
 
-/// The index of the log, in shared memory.
+/// Name of the log's index, which is in shared memory.
 pub(super) const INDEX: &str = "hub.db-shm";
 
-/// The side files that are bound.
+/// Names of the side files that are bound.
 pub(super) const SIDE_FILES: [&str; 2] = [LOG, INDEX];
 
-/// The rollback journal, which a WAL database does not have.
+/// Name of the rollback journal, which a WAL database does not have.
 pub(super) const JOURNAL: &str = "hub.db-journal";
 
-/// Refuses side files that are not ours. To be called before and after SQLite opens the database, so that a
-/// replacement in between is detected before the first page is read.
+/// Refuses side files that are not bound to this user and machine.
+///
+/// Call this before and after SQLite opens the database, so that a replacement in between is detected before the first
+/// page is read.
 pub(crate) fn verify(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
     let foreign = |name: &str| Err(HubError::ForeignSideFile { path: folder.path().join(name) });
     if folder.stat(JOURNAL)?.is_some() {
@@ -52,7 +54,9 @@ pub(crate) fn verify(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError>
     Ok(())
 }
 
-/// Finds a planted side file; `None` if all are ours, missing or empty.
+/// Finds a planted side file, or returns `None` if there is none.
+///
+/// A file that is missing, empty or bound is not planted, and neither is an index that is a regular file.
 pub(crate) fn find_planted(folder: &Dir, key: Option<&HubKey>) -> Result<Option<&'static str>, HubError> {
     if folder.stat(JOURNAL)?.is_some() {
         return Ok(Some(JOURNAL));
@@ -71,14 +75,15 @@ pub(crate) fn find_planted(folder: &Dir, key: Option<&HubKey>) -> Result<Option<
 /// Result of a renewal of the side files.
 #[derive(Debug, Default)]
 pub(crate) struct Renewed {
-    /// Where planted files were moved to.
+    /// Paths to which planted files were moved.
     pub(crate) moved_aside: Vec<PathBuf>,
-    /// True if a foreign log had replaced ours, whose content is lost.
+    /// True if a foreign log had replaced this hub's log, whose content is lost.
     pub(crate) lost_log: bool,
 }
 
-/// Renews foreign side files if no other process has the database open. The caller downgrades the lock once the
-/// database was checked, because other processes wait for that.
+/// Renews foreign side files if no other process has the database open.
+///
+/// The caller downgrades the lock after it has checked the database, because other processes wait for the lock.
 pub(crate) fn renew_exclusively(
     folder: &Dir,
     lock: &File,
@@ -87,7 +92,7 @@ pub(crate) fn renew_exclusively(
     if lock_exclusive_or(lock, || verify(folder, key).is_ok()).is_none() {
         return Err(match verify(folder, key) {
             Err(HubError::ForeignSideFile { path }) => HubError::SideFileInUse { path },
-            // It was resolved a moment ago, or something else is wrong.
+            // Another process has just resolved the problem, or `verify` reports a different error.
             verified => verified.err().unwrap_or(HubError::SideFileInUse { path: folder.path().join(LOG) }),
         });
     }
@@ -96,14 +101,15 @@ pub(crate) fn renew_exclusively(
 
 fn renew_unless_in_use(folder: &Dir, key: Option<&HubKey>) -> Result<Renewed, HubError> {
     let Err(HubError::ForeignSideFile { path }) = verify(folder, key) else {
-        // Another process was first, or something else is wrong, which the next step reports.
+        // Another process was first, or there is a different error, which the next step reports.
         return Ok(Renewed::default());
     };
-    // `hub.lock` may have been replaced as well. Each open connection also locks the database itself.
+    // `hub.lock` may have been replaced as well, so the database itself is locked too; each open connection holds a
+    // lock on it.
     let database = folder.open_own(DATABASE)?;
     rustix::fs::fcntl_lock(&database, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| HubError::SideFileInUse { path })?;
-    // Without its log, a database may be in the middle of a checkpoint.
+    // A database that lost its log may be in the middle of a checkpoint.
     mark_suspect(folder);
     let renewed = renew(folder, key)?;
     for aside in &renewed.moved_aside {
@@ -112,8 +118,9 @@ fn renew_unless_in_use(folder: &Dir, key: Option<&HubKey>) -> Result<Renewed, Hu
     Ok(renewed)
 }
 
-/// Renews foreign side files: moves them aside and binds new ones. The database is bound and no process has it
-/// open.
+/// Renews foreign side files: moves them aside and binds new ones.
+///
+/// The database must be bound, and no process may have it open.
 pub(super) fn renew(folder: &Dir, key: Option<&HubKey>) -> Result<Renewed, HubError> {
     let mut renewed = Renewed::default();
     renewed.moved_aside.extend(move_aside(folder, JOURNAL)?);
@@ -133,8 +140,9 @@ pub(super) fn renew(folder: &Dir, key: Option<&HubKey>) -> Result<Renewed, HubEr
     Ok(renewed)
 }
 
-/// Changes the owner of a file that root created, as under `sudo`, to that of the database, as SQLite does with
-/// its own files.
+/// Changes the owner of a file that root created to the owner of the database.
+///
+/// Under `sudo`, SQLite does the same with the files that it creates.
 fn chown_to_database_owner(folder: &Dir, name: &str) -> Result<(), HubError> {
     let Some(database) = folder.stat(DATABASE)?.filter(|_| rustix::process::geteuid().is_root()) else {
         return Ok(());
@@ -144,7 +152,7 @@ fn chown_to_database_owner(folder: &Dir, name: &str) -> Result<(), HubError> {
     Ok(())
 }
 
-/// Moves a file, symbolic link or folder aside; returns its new path. An empty file is removed.
+/// Moves a file, symbolic link or folder aside and returns its new path. An empty file is removed instead.
 pub(super) fn move_aside(folder: &Dir, name: &str) -> Result<Option<PathBuf>, HubError> {
     let Some(found) = folder.stat(name)? else { return Ok(None) };
     if found.is_regular && found.len == 0 {
@@ -152,13 +160,13 @@ pub(super) fn move_aside(folder: &Dir, name: &str) -> Result<Option<PathBuf>, Hu
         return Ok(None);
     }
     let aside = format!("{name}.foreign.{:08x}", fastrand::u32(..));
-    // Moves a symbolic link or a folder unchanged.
+    // A rename moves a symbolic link or a folder unchanged.
     rustix::fs::renameat_with(folder.as_fd(), name, folder.as_fd(), &*aside, RenameFlags::empty())
         .map_err(folder.io_error("move", name))?;
     Ok(Some(folder.path().join(aside)))
 }
 
-/// Lists the side files that were moved aside.
+/// Lists the names of side files that were moved aside.
 pub(crate) fn list(folder: &Dir) -> Result<Vec<String>, HubError> {
     let is_one = |name: &String| {
         [LOG, INDEX, JOURNAL]
@@ -168,7 +176,7 @@ pub(crate) fn list(folder: &Dir) -> Result<Vec<String>, HubError> {
     Ok(folder.names()?.into_iter().filter(is_one).collect())
 }
 
-/// Detects that the log of an open database was replaced or removed.
+/// Watch that detects when the log of an open database was replaced or removed.
 #[derive(Debug)]
 pub(super) struct WalWatch {
     path: PathBuf,
@@ -176,13 +184,15 @@ pub(super) struct WalWatch {
 }
 
 impl WalWatch {
-    /// Records the current log.
+    /// Records the current log as the one to watch.
     pub(super) fn start(path: PathBuf) -> Self {
         Self { opened: identify(&path), path }
     }
 
-    /// Checkpoints the database if the log was replaced or removed: the content of an unlinked file is lost
-    /// with the last process that has it open. No sender may be told "on disk" otherwise.
+    /// Checkpoints the database if its log was replaced or removed.
+    ///
+    /// The content of an unlinked log is lost with the last process that has it open, so without the checkpoint no
+    /// sender may be told "on disk".
     pub(super) fn checkpoint_if_displaced(&self, db: &Connection) -> rusqlite::Result<()> {
         if self.opened.is_none() || identify(&self.path) == self.opened {
             return Ok(());

@@ -1,39 +1,38 @@
-//! Frames of the write-ahead log (WAL), verified as SQLite's recovery does:
-//! <https://sqlite.org/walformat.html>.
+//! Frames of the write-ahead log (WAL), verified as in SQLite's recovery: <https://sqlite.org/walformat.html>.
 //!
-//! SQLite itself trusts the index of the log and reads the frames in it without their checksums. It verifies
-//! them only when it rebuilds the index, and truncates the log at the first invalid one.
+//! SQLite itself trusts the index of the log and reads frames without verifying their checksums. It verifies them only
+//! when it rebuilds the index, and truncates the log at the first invalid frame.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::SystemTime;
 
-/// Size of the log header and of a frame header.
+/// Size of the log header in bytes.
 const LOG_HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
 
-/// Magic number of a log with little-endian checksums. The big-endian one is one higher.
+/// Magic number of a log with little-endian checksums. The number for big-endian checksums is one higher.
 const MAGIC: u32 = 0x377f_0682;
 
-/// Salts of one run through the log, shared by its header and all its frames.
+/// Salts of one run of the log, shared by its header and all its frames.
 pub(super) type Salts = [u8; 8];
 
-/// Length of a log and the time of its last change.
+/// Length and modification time of a log, which reveal a change.
 pub(super) type WalFingerprint = (u64, SystemTime);
 
-/// An open log.
+/// Open file of the write-ahead log.
 #[derive(Debug)]
 pub(super) struct WalFile(File);
 
-/// Verified header.
+/// Verified header of the log.
 struct Header {
     page: usize,
     salts: Salts,
     sum: Checksum,
 }
 
-/// The current run through a log.
+/// Current run of a log: the frames since its last restart.
 pub(super) struct Run<'l> {
     log: &'l WalFile,
     header: Header,
@@ -45,7 +44,7 @@ impl WalFile {
         Self(file)
     }
 
-    /// Length of the log and the time of its last change.
+    /// Returns the length and the modification time of the log.
     pub(super) fn fingerprint(&self) -> io::Result<WalFingerprint> {
         let found = self.0.metadata()?;
         Ok((found.len(), found.modified()?))
@@ -55,15 +54,17 @@ impl WalFile {
         self.0.metadata().ok().map(|found| found.ino())
     }
 
-    /// Returns the current run; `None` if the header of the log is damaged.
+    /// Returns the current run, or `None` if the header of the log is damaged.
     pub(super) fn run(&self) -> io::Result<Option<Run<'_>>> {
-        // Taken before the frames are read: the next call detects a change meanwhile.
+        // The fingerprint is taken before the frames are read, so that the next call detects a change made meanwhile.
         let fingerprint = self.fingerprint()?;
         let header = unless_short(|| self.header())?;
         Ok(header.map(|header| Run { log: self, header, fingerprint }))
     }
 
-    /// True if the first `frames` frames verify, so that a recovery reaches the last one of them.
+    /// Returns true if the first `frames` frames are valid.
+    ///
+    /// SQLite's recovery then reaches the last of them.
     pub(super) fn verify(&self, frames: u64) -> io::Result<bool> {
         let found = unless_short(|| {
             let Some(Header { page, salts, mut sum }) = self.header()? else { return Ok(None) };
@@ -104,12 +105,12 @@ impl Run<'_> {
         self.header.salts
     }
 
-    /// Returns the stamp of the log from before this run was read.
+    /// Returns the fingerprint of the log from before this run was read.
     pub(super) fn fingerprint(&self) -> WalFingerprint {
         self.fingerprint
     }
 
-    /// True if a frame exists completely and belongs to this run.
+    /// Returns true if a frame is complete and belongs to this run.
     pub(super) fn has_frame(&self, number: u64) -> io::Result<bool> {
         if self.fingerprint.0 < self.header.start_of(number + 1) {
             return Ok(false);
@@ -124,7 +125,7 @@ impl Run<'_> {
 }
 
 impl Header {
-    /// Returns the offset of a frame. The first one has number 1.
+    /// Returns the offset of a frame. The first frame has number 1.
     fn start_of(&self, number: u64) -> u64 {
         LOG_HEADER as u64 + (number - 1) * (FRAME_HEADER + self.page) as u64
     }
@@ -158,7 +159,7 @@ fn big_endian(four: &[u8]) -> u32 {
     four.iter().fold(0, |number, byte| (number << 8) | u32::from(*byte))
 }
 
-/// Treats the end of the file as a damaged frame.
+/// Runs a read, with the end of the file treated as a damaged frame (`None`).
 fn unless_short<T>(read: impl FnOnce() -> io::Result<Option<T>>) -> io::Result<Option<T>> {
     match read() {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),

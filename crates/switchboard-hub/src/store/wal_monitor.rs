@@ -1,11 +1,11 @@
-//! Recovery from a write-ahead log (WAL) that another program truncated or overwrote while it was in use.
+//! WAL monitor: recovers from a write-ahead log that another program truncated or overwrote while it was in use.
 //!
-//! SQLite does not notice: the index of the log still names missing frames, reads of them fail, and new frames
-//! are written behind a gap that no recovery gets past. So the header and the last frame of the log are
-//! examined before each transaction and after each commit, and all frames if the log changed without a commit
-//! or a read met damage. If a frame is missing, this process closes all its connections and reopens the
-//! database as after a crash, with the rest of the log. The doors read back from their files what was lost. An
-//! index that was removed is rebuilt in the same way, without a loss.
+//! SQLite does not detect this: the index of the log still names missing frames, reads of them fail, and new frames are
+//! written behind a gap that no recovery gets past. The header and the last frame of the log are therefore examined
+//! before each transaction and after each commit. All frames are examined if the log changed without a commit, or if a
+//! read met damage. If a frame is missing, this process closes all its connections and reopens the database as after a
+//! crash, with the rest of the log. The doors read lost messages back from their files. If the index was removed, it is
+//! rebuilt in the same way, without loss.
 
 use rusqlite::Connection;
 use switchboard_sys::platform;
@@ -18,16 +18,17 @@ use crate::store::side_files::{self, INDEX};
 use crate::store::wal_frames::{Salts, WalFile, WalFingerprint};
 use crate::store::writer::{PostCommit, Setup};
 
-/// Attempts until log and index agree: another process may restart the log between the reads of the index and
-/// of the log, but not each time.
+/// Maximum number of attempts until log and index agree.
+///
+/// Another process may restart the log between the reads of the index and of the log, but not each time.
 const MAX_TRIES: usize = 3;
 
-/// Detects missing frames of the log and recovers the store.
+/// Monitor that detects missing frames of the log and recovers the store.
 #[derive(Debug)]
 pub(crate) struct WalMonitor {
     name: String,
     log: Option<WalFile>,
-    /// Inode of the index.
+    /// Inode of the log's index.
     index: Option<u64>,
     seen: Option<WalState>,
     /// Number of the last entry that this process appended to the journal.
@@ -46,22 +47,23 @@ struct WalState {
 /// Damage to the log by another program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WalFault {
-    /// Frames are missing.
+    /// Frames of the log are missing.
     Frames,
     /// The index of the log was removed or replaced.
     Index,
 }
 
 impl WalMonitor {
-    /// Records the current log.
+    /// Starts to monitor the current log.
     pub(crate) fn start(setup: &Setup) -> Self {
         let name = setup.log_name();
         let log = setup.folder.open_existing(&name).ok().flatten().map(WalFile::new);
         Self { name, log, index: find_index(setup), seen: None, last_seq: 0, fault: None }
     }
 
-    /// Records a commit of this process. Fails if the log was damaged during the transaction: then the commit
-    /// is behind a gap.
+    /// Records a commit of this process.
+    ///
+    /// Fails if the log was damaged during the transaction, because the commit is then behind a gap.
     pub(crate) fn record_commit(
         &mut self,
         db: &Connection,
@@ -85,7 +87,7 @@ impl WalMonitor {
         match fault {
             WalFault::Frames => {
                 tracing::error!(log, "the log was truncated or overwritten while in use; recovering it");
-                // If this process ends before the recovery, the next one recovers it.
+                // If this process ends before the recovery, the next process that opens the store recovers it.
                 recover::mark_suspect(&setup.folder);
             }
             WalFault::Index => tracing::error!(log, "the index of the log was removed; it is rebuilt"),
@@ -93,8 +95,10 @@ impl WalMonitor {
         self.fault = Some(fault);
     }
 
-    /// Recovers the store if its log was damaged. Returns true if it did: all caches are invalid then. Fails if
-    /// the recovery has to be retried; until then nothing can be written.
+    /// Recovers the store if its log was damaged.
+    ///
+    /// Returns true if the store was recovered, so that all caches are invalid. Fails if the recovery has to be
+    /// retried; until then nothing can be written.
     pub(crate) fn check(
         &mut self,
         connection: &mut Connection,
@@ -107,10 +111,10 @@ impl WalMonitor {
             let last = connection.query_row("SELECT max(seq) FROM messages", [], |row| row.get(0));
             self.last_seq = last.unwrap_or(0).max(self.last_seq);
         }
-        // A deleted store is not created again.
+        // A deleted database must not be created again.
         setup.store.database_file.check()?;
         finisher.close_log();
-        // The connections of a process share the index of the log.
+        // All connections have to be closed first, because the connections of a process share the index of the log.
         *connection = Connection::open_in_memory()?;
         *connection = setup.store.readers.while_closed(|| self.reopen(setup))?;
         *self = Self { last_seq: self.last_seq, ..Self::start(setup) };
@@ -120,7 +124,9 @@ impl WalMonitor {
         Ok(true)
     }
 
-    /// Examines the log for the last time: the next process to open the store recovers it.
+    /// Examines the log for the last time.
+    ///
+    /// If it is damaged, the database is marked, so that the next process that opens the store recovers it.
     pub(crate) fn finish(mut self, db: &Connection, setup: &Setup) {
         if self.fault.is_none() && matches!(self.find_fault(db, setup), Ok(Some(WalFault::Frames))) {
             self.note_fault(setup, WalFault::Frames);
@@ -138,8 +144,8 @@ impl WalMonitor {
         if self.log.is_none() {
             self.log = setup.folder.open_existing(&self.name)?.map(WalFile::new);
         }
-        // A log that was replaced as well is handled by `WalWatch`: its frames have no path any more, and would
-        // be lost.
+        // If the log was replaced too, `WalWatch` handles it: its frames are no longer reachable by path, and would be
+        // lost.
         if is_gone && self.is_log_current(setup) {
             return Ok(Some(WalFault::Index));
         }
@@ -156,14 +162,18 @@ impl WalMonitor {
         found.is_some() && found == self.log.as_ref().and_then(WalFile::inode)
     }
 
-    /// True if the log is as it was last examined. To query the index costs more than a small transaction.
+    /// Returns true if the log is unchanged since it was last examined.
+    ///
+    /// The check avoids a query of the index, which costs more than a small transaction.
     fn is_untouched(&self) -> bool {
         let fingerprint = self.log.as_ref().and_then(|log| log.fingerprint().ok());
         fingerprint.is_some() && fingerprint == self.seen.map(|seen| seen.fingerprint)
     }
 
-    /// True if the log has its last frame, and the last one from `before` a commit; all frames if `is_thorough`
-    /// or if the log changed without a commit.
+    /// Returns true if no frame is missing from the log.
+    ///
+    /// Examines the last frame, and the last frame from `before` a commit. All frames are verified if `is_thorough` is
+    /// set, or if the log changed without a commit.
     fn examine(
         &mut self,
         db: &Connection,
@@ -180,12 +190,12 @@ impl WalMonitor {
                 self.seen = None;
                 return Ok(true);
             }
-            // A failed read proves nothing.
+            // A failed read does not prove that frames are missing.
             let Ok(run) = log.run() else { return Ok(true) };
             let Some(run) = run else { continue };
             let now = WalState { frames, salts: run.salts(), fingerprint: run.fingerprint() };
             let has = |frames| run.has_frame(frames).unwrap_or(true);
-            // In a log that restarted, the earlier frames are in the database.
+            // If the log has restarted, its earlier frames are already in the database.
             let is_same_run =
                 |before: &WalState| before.salts == now.salts && (1..=now.frames).contains(&before.frames);
             if !has(frames) || before.filter(is_same_run).is_some_and(|before| !has(before.frames)) {
@@ -211,7 +221,7 @@ impl WalMonitor {
             _ => HubError::DamagedInUse { path: setup.folder.path().join(DATABASE) },
         };
         let lock = setup.store.lock.as_ref().ok_or_else(in_use)?;
-        // Another process may rebuild the index while this one has none open.
+        // Another process may have rebuilt the index while this process had no connection open.
         let has_index =
             || self.fault == Some(WalFault::Index) && side_files::verify(&setup.folder, key).is_ok();
         let opened = match lock_exclusive_or(lock, has_index) {
@@ -226,7 +236,7 @@ impl WalMonitor {
         lock_shared(lock);
         let connection = opened?.connection;
         maintenance::forget_rebuilt(&connection)?;
-        // A reader that has seen the numbers of lost messages continues after them.
+        // Numbers of lost messages are not assigned again, because a reader that has seen them continues after them.
         connection.execute(
             "INSERT INTO meta (key, value) VALUES ('floor', ?1) ON CONFLICT (key) \
              DO UPDATE SET value = max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))",
@@ -247,7 +257,7 @@ fn count_frames(db: &Connection) -> rusqlite::Result<u64> {
     Ok(u64::try_from(frames).unwrap_or_default())
 }
 
-/// True if a database file ends before its expected content.
+/// Returns true if a read failed because the database file ends too early.
 pub(crate) fn is_short_read(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHORT_READ)
 }

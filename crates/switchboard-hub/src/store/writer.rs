@@ -1,6 +1,6 @@
-//! The single writer: many submitters share one transaction, and many transactions one sync (group commit).
+//! The single writer: many jobs share one transaction, and many transactions share one sync (group commit).
 //!
-//! It runs on a thread of its own, or on the event loop of a short command.
+//! The writer runs on its own thread, or on the event loop of a short command.
 
 mod job;
 mod transaction;
@@ -36,29 +36,31 @@ use crate::store::rows::Inserts;
 use crate::store::side_files::{self, WalWatch};
 use crate::store::wal_monitor::{WalMonitor, is_short_read};
 
-/// Most jobs that wait for the writer. A submitter beyond that waits for a slot: it has no answer yet, so
-/// nothing is lost, and memory stays bounded.
+/// Maximum number of jobs in the writer's queue.
+///
+/// A submitter beyond that waits for a slot (backpressure): it has no answer yet, so nothing is lost, and memory stays
+/// bounded.
 const QUEUE: usize = 1024;
 
-/// A handle on the writer thread.
+/// Handle to the writer.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     jobs: mpsc::Sender<Command>,
 }
 
-/// A started writer.
+/// Running writer, on a thread or on the event loop.
 #[derive(Debug)]
 pub(crate) enum RunningWriter {
-    /// On a thread of its own.
+    /// The writer runs on its own thread.
     Thread(thread::JoinHandle<()>),
-    /// On the event loop: see [`blocking::run_inline`].
+    /// The writer runs on the event loop: see [`blocking::run_inline`].
     Task(tokio::task::JoinHandle<()>),
 }
 
 impl RunningWriter {
     /// Waits until the writer has ended.
     pub(crate) async fn join(self) {
-        // A panic of the writer was logged when it happened.
+        // The result is ignored, because a panic of the writer was logged when it happened.
         match self {
             Self::Thread(thread) => drop(tokio::task::spawn_blocking(move || thread.join()).await),
             Self::Task(task) => drop(task.await),
@@ -66,7 +68,7 @@ impl RunningWriter {
     }
 }
 
-/// State that the writer needs.
+/// Shared state that the writer needs to run.
 pub(crate) struct Setup {
     pub(crate) path: PathBuf,
     pub(crate) folder: Dir,
@@ -78,7 +80,9 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Opens the database once more, if it and its log are still those that are bound to this user.
+    /// Opens another connection, after verifying that the database is still bound.
+    ///
+    /// The database and its log have to be those that are bound to this user.
     pub(crate) fn open_database(&self) -> Result<Connection, HubError> {
         let key = self.config.key.as_ref();
         binding::verify(&self.folder, key)?;
@@ -109,7 +113,7 @@ impl Writer {
         Ok((Self { jobs }, running))
     }
 
-    /// Runs `work` in the next transaction and returns once that is on disk.
+    /// Runs `work` in the next transaction; returns once the transaction is on disk.
     pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, HubError>
     where
         T: Send + 'static,
@@ -119,8 +123,9 @@ impl Writer {
         self.enqueue(Box::new(work), options).await?.result().await
     }
 
-    /// Queues the submission of a message, which needs no rollback of its own. Jobs run in the order in which
-    /// they were queued, many of them in one transaction.
+    /// Queues the submission of a message, which needs no rollback of its own.
+    ///
+    /// Jobs run in the order in which they were queued, many of them in one transaction.
     pub(crate) async fn queue<T, F>(&self, work: F) -> Result<Pending<T>, HubError>
     where
         T: Send + 'static,
@@ -130,8 +135,9 @@ impl Writer {
         self.enqueue(Box::new(work), options).await
     }
 
-    /// Queues `work` that needs no rollback and can be repeated after a power failure: it does not wait for a
-    /// sync of its own, so it delays no other job. A crash of the process loses nothing.
+    /// Queues `work` that needs no rollback and can be repeated after a power failure.
+    ///
+    /// The work does not wait for a sync of its own, so it delays no other job. A crash of the process loses nothing.
     pub(crate) async fn queue_repeatable<T, F>(&self, work: F) -> Result<Pending<T>, HubError>
     where
         T: Send + 'static,
@@ -152,8 +158,9 @@ impl Writer {
         Ok(Pending { answer })
     }
 
-    /// Queues `work` without waiting for it. Dropped if the queue is full, so only for work that is repeated
-    /// anyway: a lease expires by itself, the next tick comes in a second.
+    /// Queues `work` without waiting for it. The work is dropped if the queue is full.
+    ///
+    /// Use this only for work that is repeated anyway: a lease expires by itself, and the next tick comes in a second.
     pub(crate) fn post<F>(&self, work: F)
     where
         F: FnOnce(&mut Transaction<'_>) -> Result<(), HubError> + Send + 'static,
@@ -164,12 +171,12 @@ impl Writer {
         let _ = self.jobs.try_send(Command::Run(job));
     }
 
-    /// True if jobs wait: the transaction that they start looks for due deliveries itself.
+    /// Returns true if jobs are queued. The transaction that they start checks for due deliveries itself.
     pub(crate) fn has_queued(&self) -> bool {
         self.jobs.capacity() < self.jobs.max_capacity()
     }
 
-    /// Stops the writer once it has completed the jobs queued before.
+    /// Stops the writer after it has completed the jobs that are already queued.
     pub(crate) async fn stop(&self) {
         let _ = self.jobs.send(Command::Stop).await;
     }
@@ -177,7 +184,7 @@ impl Writer {
 
 /// State of the writer between two transactions.
 struct WriterLoop {
-    /// Shared with readers on the same thread, if any; otherwise used by the writer alone.
+    /// Connection of the writer, shared only with readers on the same thread, if there are any.
     connection: Arc<Mutex<Connection>>,
     directory: CachedDirectory,
     cache: Option<WriterCache>,
@@ -200,7 +207,7 @@ impl WriterLoop {
         }
     }
 
-    /// Runs on the calling thread until the writer is stopped.
+    /// Runs the writer on the calling thread until it is stopped.
     fn run(mut self, queue: mpsc::Receiver<Command>) {
         let mut batches = BatchQueue::new(queue);
         loop {
@@ -213,7 +220,7 @@ impl WriterLoop {
         self.end();
     }
 
-    /// Runs on the event loop until the writer is stopped.
+    /// Runs the writer on the event loop until it is stopped.
     async fn run_inline(mut self, queue: mpsc::Receiver<Command>) {
         let mut batches = BatchQueue::new(queue);
         loop {
@@ -226,7 +233,9 @@ impl WriterLoop {
         self.end();
     }
 
-    /// Commits jobs in one transaction and completes them. `is_busy` says whether many more jobs wait by then.
+    /// Commits jobs in one transaction and completes them.
+    ///
+    /// `is_busy` tells whether many more jobs are queued by then.
     fn commit(&mut self, mut jobs: Vec<Box<dyn Job>>, is_busy: impl FnOnce() -> bool) {
         if let Err(error) = self.committer.repair() {
             tracing::warn!(error = %error, "the journal cannot be written yet");
@@ -272,7 +281,7 @@ impl WriterLoop {
                 let in_place = self.log.checkpoint_if_displaced(&connection);
                 let noted =
                     in_place.and_then(|()| self.monitor.record_commit(&connection, &self.setup, &after));
-                // The next steps may read.
+                // The lock is released first, because the next steps may read.
                 drop(connection);
                 if let Err(error) = noted {
                     let source = Arc::new(error);
@@ -304,10 +313,12 @@ impl WriterLoop {
         }
     }
 
-    /// After a failed write or fsync, the old connection's state of the file cannot be trusted.
+    /// Reopens the connection after a failed write or fsync.
+    ///
+    /// The old connection's state of the file can no longer be trusted.
     fn reopen(&mut self) {
         self.directory = CachedDirectory::with(self.setup.config.links.clone());
-        // Releases the lock; SQLite may have done so itself.
+        // The rollback releases the write lock; SQLite may already have rolled back itself.
         let mut connection = self.connection.lock();
         if !connection.is_autocommit() {
             let _ = connection.execute_batch("ROLLBACK");
@@ -329,8 +340,9 @@ impl WriterLoop {
     }
 }
 
-/// Runs the jobs in one transaction; returns their effects once it is committed. `on_begin` runs as soon as no
-/// other process can write.
+/// Runs the jobs in one transaction; returns their effects once it is committed.
+///
+/// `on_begin` runs as soon as no other process can write.
 fn run_transaction(
     connection: &Connection,
     directory: &mut CachedDirectory,
@@ -340,7 +352,7 @@ fn run_transaction(
     on_begin: impl FnOnce(),
 ) -> Result<PostCommit, Arc<rusqlite::Error>> {
     let changes = connection.total_changes();
-    // If this fails on the way, `run` rolls back, and nothing is cached.
+    // If a later step fails, the caller reopens the connection, which rolls back, and nothing is cached.
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
     on_begin();
     let version = CacheVersion::read(connection, &setup.doors)?;
@@ -364,7 +376,7 @@ fn run_transaction(
         post_commit: PostCommit::default(),
         failure: None,
     };
-    // Waiting deliveries come before new ones.
+    // Waiting deliveries are leased before new ones.
     if tx.next_due <= tx.now {
         outbox::lease_due(&mut tx)?;
     }

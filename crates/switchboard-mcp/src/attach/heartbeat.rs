@@ -20,24 +20,26 @@ const GREETING: &[u8] = b"{\"heartbeat\":true}\n";
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     interval: Duration,
-    /// One of the [`Pace::SLICES`] of the timeout.
+    /// Length of one slice: the timeout divided by [`Pace::SLICES`].
     slice: Duration,
 }
 
 impl Pace {
-    /// A stopped server is detected within 4.5 s: 2 s until the next byte, 2.5 s without its echo.
+    /// Standard heartbeat: a stopped server is detected within 4.5 s (2 s until the next byte, 2.5 s without its echo).
     pub(super) const STANDARD: Self =
         Self { interval: Duration::from_secs(2), slice: Duration::from_millis(250) };
 
-    /// If the session itself was stopped for a while, only the current slice elapses. It reads the echoes that arrived
-    /// in the meantime before it declares the server silent.
+    /// Number of slices into which the timeout is divided.
+    ///
+    /// If the session's own process was stopped for a while, only the current slice elapses. The session then reads the
+    /// echoes that arrived in the meantime before it declares the server silent.
     const SLICES: u32 = 10;
 }
 
-/// State of a server at a socket.
+/// Liveness of a server at a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Liveness {
-    /// No process listens.
+    /// No process listens on the socket.
     Absent,
     /// The server answers.
     Answers,
@@ -49,12 +51,12 @@ pub enum Liveness {
 pub async fn probe(path: &Path) -> Liveness {
     let stream = match switchboard_sys::socket::connect(path).await {
         Ok(stream) => stream,
-        // The listen backlog is full.
+        // The server's listen backlog is full, so it does not accept connections.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Liveness::Silent,
         Err(_) => return Liveness::Absent,
     };
     match timeout(HANDSHAKE_TIMEOUT, Heartbeat::open(stream)).await {
-        // A server at its heartbeat limit closes the connection.
+        // A server at its heartbeat limit closes the connection without an echo, which also shows that it is alive.
         Ok(_) => Liveness::Answers,
         Err(_) => Liveness::Silent,
     }
@@ -97,7 +99,7 @@ impl Heartbeat {
         Ok(Self { stream })
     }
 
-    /// Returns once the server is silent. The end of a server is detected on the session's own connection.
+    /// Returns once the server is silent. A server that exits is detected on the session's own connection instead.
     pub(super) async fn wait_for_silence(mut self, pace: Pace) {
         loop {
             sleep(pace.interval).await;

@@ -1,8 +1,8 @@
-//! Detects whether the client of a socket has closed only its write half, or is gone.
+//! Detection of clients that hung up, as opposed to clients that closed only their write half.
 //!
 //! A client that closes its stdin still reads answers. A killed client does not, and a call that continued for it would
-//! take mail that no client is shown. Both cause an end of file; only in the second case does the socket report a
-//! hang-up.
+//! consume messages that no client is shown. Both cases cause an end of file; only in the second case does the socket
+//! report a hang-up.
 
 use std::future::Future;
 use std::io;
@@ -17,22 +17,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Poll interval after the end of the input. The session ends soon after it in any case.
+/// Poll interval after the end of the input. The session ends soon afterwards in any case.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Connection of a session, which can be checked for a hang-up at any moment.
 ///
-/// A process that was stopped and continued first finds the requests that its clients sent before they disconnected.
-/// Executing such a call would execute it twice, and mail shown then would be lost, because the session has failed
-/// over.
+/// A process that was stopped and then continued first finds the requests that its clients sent before they
+/// disconnected. The session has failed over meanwhile, so executing such a call would execute it twice, and messages
+/// shown to it would be lost.
 #[derive(Debug, Clone, Default)]
 pub struct Connection {
-    /// The socket, which the session keeps open; `None` if the transport cannot detect a hang-up.
+    /// Socket, which the session keeps open; `None` if the transport cannot detect a hang-up.
     socket: Option<Weak<OwnedFd>>,
 }
 
 impl Connection {
-    /// True if the client has closed the connection, or the session has ended.
+    /// Returns true if the client has closed the connection, or the session has ended.
     pub fn is_closed(&self) -> bool {
         let Some(socket) = &self.socket else { return false };
         socket.upgrade().is_none_or(|socket| has_hung_up(&socket))
@@ -69,14 +69,14 @@ pub(super) fn watch_hangup(
     (input, output, client_gone)
 }
 
-/// True if the peer neither writes nor reads any more.
+/// Returns true if the peer neither reads nor writes any more.
 fn has_hung_up(socket: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(socket, PollFlags::empty())];
     let found = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
     found.is_ok() && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
-/// Input that cancels a token at its end of file.
+/// Reader that cancels a token at the end of its input.
 struct EofWatcher<R> {
     input: R,
     ended: Option<DropGuard>,

@@ -23,11 +23,11 @@ pub struct ToolTraits {
 /// State and unanswered requests of a session.
 pub(super) struct ReplayState {
     traits: ToolTraits,
-    /// Prefix of the session's idempotency keys, followed by the number of the call. The JSON-RPC id is unsuitable:
-    /// some clients reuse one.
+    /// Prefix of the session's idempotency keys; the number of the call follows. The JSON-RPC id is unsuitable, because
+    /// some clients reuse ids.
     name: String,
     calls: u64,
-    /// Requests that opened the session, then those that set its state.
+    /// Requests that opened the session, followed by those that set its state.
     opening: Vec<Vec<u8>>,
     session_state: Vec<Vec<u8>>,
     /// Unanswered requests, in order.
@@ -44,13 +44,13 @@ struct OpenRequest {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
-    /// Opens the session.
+    /// Request that opens the session.
     Initialize,
-    /// Sets state of the session; replayed to a new server.
+    /// Request that sets state of the session; it is replayed to a new server.
     SessionState,
-    /// May be sent again.
+    /// Request that may be sent again.
     Retryable,
-    /// May have been executed, and must not be sent again.
+    /// Request that may have been executed, and must not be sent again.
     NonIdempotent,
 }
 
@@ -87,7 +87,7 @@ struct Cancelled<'a> {
     request_id: &'a RawValue,
 }
 
-/// Relation of a server's line to a request.
+/// Relation of a line from the server to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ServerLine {
     /// The answer to the request.
@@ -97,7 +97,7 @@ pub(super) enum ServerLine {
 }
 
 fn parse(line: &[u8]) -> Option<Envelope<'_>> {
-    // Serde would deserialize an array as a struct, by field order.
+    // Only objects are parsed, because serde would deserialize an array as a struct, by field order.
     line.trim_ascii_start().starts_with(b"{").then(|| serde_json::from_slice(line).ok()).flatten()
 }
 
@@ -113,8 +113,8 @@ impl ReplayState {
         Ok(Self { traits, name, calls: 0, opening, session_state, pending, accepts_batches: false })
     }
 
-    /// Records a line of the client and returns the lines for the server. Batches are split, because some of their
-    /// calls may be retried and others not.
+    /// Records a line from the client and returns the lines to send to the server. Batches are split, because some of
+    /// their calls may be retried and others not.
     pub(super) fn record_line(&mut self, line: Vec<u8>) -> Vec<Vec<u8>> {
         let batch = intake::batch(&line).filter(|_| self.accepts_batches);
         let Some(Ok(parts)) = batch else { return vec![self.record_request(line)] };
@@ -163,7 +163,7 @@ impl ReplayState {
         }
     }
 
-    /// Records a line of the server.
+    /// Records a line from the server.
     pub(super) fn record_answer(&mut self, line: &[u8]) {
         let Some(envelope) = parse(line) else { return };
         let (None, Some(id)) = (envelope.method, envelope.id) else { return };
@@ -186,7 +186,8 @@ impl ReplayState {
         self.opening.iter().chain(&self.session_state).cloned().collect()
     }
 
-    /// Returns the unanswered requests. A request that must not be retried comes with an error result for the client.
+    /// Removes and returns the unanswered requests. A request that must not be retried comes with an error result for
+    /// the client.
     pub(super) fn drain_unanswered(&mut self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let (non_idempotent, retryable): (Vec<OpenRequest>, Vec<OpenRequest>) =
             std::mem::take(&mut self.pending)
@@ -202,17 +203,17 @@ impl ReplayState {
         all
     }
 
-    /// True if a request of the client is unanswered.
+    /// Returns true if a request of the client is unanswered.
     pub(super) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// True if a line of the client is a request.
+    /// Returns true if a line from the client is a request.
     pub(super) fn expects_answer(line: &[u8]) -> bool {
         parse(line).is_some_and(|envelope| envelope.id.is_some())
     }
 
-    /// Classifies a line of the server as the answer to `line` or as another message.
+    /// Classifies a line from the server as the answer to `line` or as another message.
     pub(super) fn classify(answer: &[u8], line: &[u8]) -> ServerLine {
         match (parse(answer), parse(line)) {
             (Some(answer), Some(line))

@@ -25,16 +25,17 @@ use crate::config::HttpConfig;
 use crate::error::McpError;
 use crate::token::Token;
 
-/// Path that requires no token.
+/// Path of the health endpoint, which requires no token.
 pub(super) const HEALTH: &str = "/health";
-/// Paths of the older transport, whose clients may be unable to send a header.
+/// Path of the event stream of the older transport; [`MESSAGES`] is the path for its messages. Clients of that
+/// transport may be unable to send a header.
 pub(super) const SSE: &str = "/sse";
 pub(super) const MESSAGES: &str = "/messages";
 
-/// Names that always mean the local machine.
+/// Host names that always refer to the local machine.
 const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
-/// How long the rest of an oversized body is read, so that a client which sends all of it first still gets the
+/// How long the rest of an oversized body is drained. A client that sends all of it before reading then still gets the
 /// response.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -53,16 +54,16 @@ pub(super) struct Admission {
 #[derive(Debug, PartialEq, Eq)]
 struct Host {
     name: String,
-    /// `None` matches any port: DNS rebinding is a matter of the name.
+    /// Accepted port; `None` matches any port, because DNS rebinding only concerns the name.
     port: Option<u16>,
 }
 
-/// Result of the admission, an extension for the routes.
+/// Result of the admission, which the routes find in the request's extensions.
 #[derive(Debug, Clone)]
 pub(super) struct Admitted {
     /// Agent that the request speaks for.
     pub(super) agent: Option<Name>,
-    /// True if the token was in the query.
+    /// True if the token was in the query string.
     pub(super) has_query_token: bool,
 }
 
@@ -127,7 +128,7 @@ impl Admission {
         let query =
             if matches!(path, SSE | MESSAGES) { SseQuery::parse(&parts.uri)? } else { SseQuery::default() };
         let has_query_token = self.check_token(&parts.headers, query.token.as_deref())?;
-        // Removed so that no later code can log it.
+        // The header is removed so that no later code can log the token.
         parts.headers.remove(AUTHORIZATION);
         let agent = parse_agent(&parts.headers, query.agent.as_deref())?;
         parts.extensions.insert(Admitted { agent, has_query_token });
@@ -165,7 +166,7 @@ impl Admission {
         }
     }
 
-    /// Checks the token; returns true if it was in the query.
+    /// Checks the token; returns true if it was in the query string.
     fn check_token(&self, headers: &HeaderMap, in_query: Option<&str>) -> Result<bool, HttpError> {
         let Some(token) = &self.token else { return Ok(in_query.is_some()) };
         let problem = match (headers.contains_key(AUTHORIZATION), in_query) {
@@ -202,7 +203,7 @@ impl Admission {
     }
 }
 
-/// Middleware in front of all routes.
+/// Runs the admission checks, as middleware in front of all routes.
 pub(super) async fn admit_request(
     State(admission): State<Arc<Admission>>,
     request: Request,
@@ -221,7 +222,7 @@ impl Host {
         if text.contains('@') || authority.host().is_empty() {
             return None;
         }
-        // An invalid port is not the same as no port.
+        // An invalid port must not be treated as a missing one.
         if authority.port_u16().is_none() && text.len() != authority.host().len() {
             return None;
         }
@@ -262,7 +263,7 @@ fn parse_agent(headers: &HeaderMap, in_query: Option<&str>) -> Result<Option<Nam
     text.map(Name::parse).transpose().map_err(|error| HttpError::BadAgent { problem: error.to_string() })
 }
 
-/// Accepts only JSON: without a CORS preflight, browsers can send only other content types.
+/// Rejects content types other than JSON. Without a CORS preflight, browsers can send only such other types.
 fn check_content_type(headers: &HeaderMap) -> Result<(), HttpError> {
     let kind =
         single_value(headers, &CONTENT_TYPE).and_then(|value| value.split(';').next()).unwrap_or_default();

@@ -7,7 +7,7 @@ use switchboard_http::RateLimiter;
 /// Burst size: a client restarted with an old token retries a few times on each of its routes.
 const BURST: u32 = 20;
 
-/// Time after which one more wrong token is answered normally.
+/// Interval at which one more wrong token is allowed.
 const REFILL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Rate limit on wrong tokens. Correct tokens are not counted and never delayed: all clients that can reach the port
@@ -23,7 +23,7 @@ impl AuthRateLimit {
         Self(RateLimiter::new(BURST, REFILL_INTERVAL))
     }
 
-    /// Counts a wrong token. Beyond the limit, returns the seconds until the next one is accepted, rounded up.
+    /// Counts a wrong token. Beyond the limit, returns the seconds until the next one is allowed, rounded up.
     pub(super) fn record_failure(&self) -> Result<(), u64> {
         self.0.acquire().map_err(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
     }

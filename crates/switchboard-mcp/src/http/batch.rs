@@ -1,8 +1,8 @@
 //! Response to a JSON-RPC batch, which clients of 2025-03-26 may send over `/mcp`.
 //!
-//! `rmcp` does not support batches, so each message is handled as a request of its own. If all answers arrive soon and
-//! there are no other messages, the response is one array; otherwise it is one event stream, so that a slow call delays
-//! no other and can report progress.
+//! `rmcp` does not support batches, so each message is handled as a separate request. If all answers arrive soon and
+//! there are no other messages, the response is one array. Otherwise it is one event stream, so that a slow call does
+//! not delay the others and can report progress.
 
 use std::time::Duration;
 
@@ -58,8 +58,8 @@ async fn collect_answers(
     true
 }
 
-/// Removes the id of an event: a client could resume one answer by it and would miss the others. `None` for an event
-/// that has only an id.
+/// Removes the id of an event, because a client that resumed by it would miss the other answers. Returns `None` for an
+/// event that has only an id.
 fn without_id(event: Result<Bytes, axum::Error>) -> Option<Result<Bytes, axum::Error>> {
     let event = match event {
         Ok(event) => event,
@@ -72,7 +72,7 @@ fn without_id(event: Result<Bytes, axum::Error>) -> Option<Result<Bytes, axum::E
     Some(Ok(lines.collect::<Vec<&[u8]>>().join(&b'\n').into()))
 }
 
-/// Returns the message in an event; comments have none.
+/// Returns the message in an event; `None` for a comment.
 fn event_data(event: &[u8]) -> Option<&[u8]> {
     let mut lines = event.split(|byte| *byte == b'\n');
     let data = lines.find_map(|line| line.strip_prefix(b"data:"))?.trim_ascii();

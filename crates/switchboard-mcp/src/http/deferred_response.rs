@@ -39,7 +39,7 @@ pub(super) fn events(answer: Response) -> BoxStream<'static, Result<Bytes, axum:
             async { axum::body::to_bytes(answer.into_body(), usize::MAX).await.map(|json| event(&json)) };
         whole.into_stream().boxed()
     } else {
-        // `rmcp` returns no answer while the server shuts down.
+        // `rmcp` returns no answer while the server shuts down, so the stream is empty.
         empty().boxed()
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn events(answer: Response) -> BoxStream<'static, Result<Bytes, axum:
 /// Body of the event stream.
 struct Deferred {
     answer: BoxStream<'static, Result<Bytes, axum::Error>>,
-    /// Keep-alive comments until the answer starts, which sends its own.
+    /// Keep-alive comments until the answer starts; its own stream sends them afterwards.
     keep_alive: Option<Interval>,
 }
 

@@ -1,4 +1,4 @@
-//! HTTP errors, and their one conversion to a response.
+//! HTTP errors, and their conversion to responses.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::caller::AGENT_HEADER;
 use crate::intake::Refusal;
 
-/// All errors of our own HTTP code. Errors of a handler are inside JSON-RPC.
+/// All errors of this crate's HTTP code. Errors of a handler are returned inside JSON-RPC.
 #[derive(Debug)]
 pub(super) enum HttpError {
     /// `Host` is missing, repeated or malformed.
@@ -227,7 +227,7 @@ impl HttpError {
         )
     }
 
-    /// True if the connection is closed after the response, because more bad requests would follow.
+    /// Returns true if the connection is closed after the response, because more bad requests would follow.
     fn ends_connection(&self) -> bool {
         matches!(
             self,
@@ -263,7 +263,7 @@ impl IntoResponse for HttpError {
 }
 
 impl IntoResponse for Refusal {
-    /// Responds with the JSON-RPC error. Invalid params are a valid HTTP request.
+    /// Responds with the JSON-RPC error. A message with invalid params is still a valid HTTP request.
     fn into_response(self) -> Response {
         let status = if self.is_about_params() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
         json_response(status, self.to_json())

@@ -1,8 +1,8 @@
-//! Replay of a response whose connection was lost, for a client that resumes with `Last-Event-ID`.
+//! Replay cache for responses whose connection was lost; clients resume with `Last-Event-ID`.
 //!
 //! `rmcp` replays events until the call is answered, and then drops them
-//! (<https://github.com/modelcontextprotocol/rust-sdk/pull/1165>). A client that resumed later would never get its answer, so
-//! this cache holds the events of a closed response until the answer is a minute old.
+//! (<https://github.com/modelcontextprotocol/rust-sdk/pull/1165>). A client that resumed later would never get its
+//! answer, so this cache holds the events of a closed response until the answer is a minute old.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-/// Maximum of cached events per response, the latest ones; the same as in `rmcp`.
+/// Maximum number of cached events per response. The latest are retained; `rmcp` has the same limit.
 const MAX_EVENTS: usize = 16;
 
-/// Maximum of cached responses per session. The oldest is evicted first.
+/// Maximum number of cached responses per session. The oldest is evicted first.
 const MAX_RESPONSES: usize = 16;
 
-/// Time to live of a cached answer; the `completed_cache_ttl` of `rmcp`.
+/// Time to live of a cached answer, equal to the `completed_cache_ttl` of `rmcp`.
 const ANSWER_TTL: Duration = Duration::from_mins(1);
 
 /// Number that `rmcp` gives to an HTTP request of a session.
 pub(super) type RequestNumber = u64;
 
-/// Cached responses of one session. Clones share them.
+/// Cached responses of one session. Clones share the same cache.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReplayCache(Arc<Mutex<BTreeMap<RequestNumber, watch::Receiver<Option<CachedEvents>>>>>);
 
@@ -35,7 +35,7 @@ pub(super) struct ReplayCache(Arc<Mutex<BTreeMap<RequestNumber, watch::Receiver<
 #[derive(Debug, Clone, Default)]
 pub(super) struct CachedEvents(VecDeque<ServerSseMessage>);
 
-/// `Last-Event-ID` of the response to a request.
+/// Parsed `Last-Event-ID` of a response to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LastEventId {
     index: usize,
@@ -48,7 +48,7 @@ impl LastEventId {
         Some(Self { index: index.parse().ok()? })
     }
 
-    /// True if `event` is a later event of the same response.
+    /// Returns true if `event` is a later event of the same response.
     pub(super) fn precedes(self, event: &ServerSseMessage) -> bool {
         let found = event.event_id.as_deref().and_then(Self::parse);
         found.is_none_or(|event| event.index > self.index)
@@ -70,14 +70,14 @@ impl CachedEvents {
 }
 
 impl ReplayCache {
-    /// Caches the events of a closed response: those that were sent, and the `rest` until the answer.
+    /// Caches the events of a closed response: those that were sent, and the `rest` up to the answer.
     pub(super) fn cache_response(
         &self,
         request: RequestNumber,
         mut events: CachedEvents,
         mut rest: mpsc::Receiver<ServerSseMessage>,
     ) {
-        // A response that is dropped with the runtime has no client that could resume it.
+        // A response that is dropped with the runtime has no client that could resume it, so it is not cached.
         let Ok(runtime) = Handle::try_current() else { return };
         let (complete, kept) = watch::channel(None);
         {
@@ -92,7 +92,7 @@ impl ReplayCache {
             while let Some(event) = rest.recv().await {
                 events.push(event);
             }
-            // Without an answer, `rmcp` has resumed the response on another connection.
+            // If the response has no answer, `rmcp` has resumed it on another connection, so the entry is dropped.
             if events.has_answer() {
                 complete.send_replace(Some(events));
                 tokio::select! {
@@ -103,13 +103,13 @@ impl ReplayCache {
             }
             drop(complete);
             if let Some(closed) = closed.upgrade() {
-                // The response may have been closed again in the meantime; that entry stays.
+                // The response may have been closed again in the meantime; that newer entry stays.
                 closed.lock().retain(|_, kept| kept.has_changed().is_ok());
             }
         });
     }
 
-    /// Returns the events after the last one that the client received. `None` if the response is not cached.
+    /// Returns the events after the last one that the client received; `None` if the response is not cached.
     pub(super) async fn replay_after(
         &self,
         request: RequestNumber,

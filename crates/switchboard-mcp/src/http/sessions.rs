@@ -1,14 +1,14 @@
 //! Sessions of streamable HTTP, for protocol versions up to 2025-11-25.
 //!
 //! Each session is a worker of `rmcp`. This session manager adds ids with 128 random bits, the agent of a session, and
-//! an idle timeout. `rmcp`'s own manager would end a session after a time without messages, in the middle of a call
-//! that waits; here a session is idle only while none of its responses is open.
+//! an idle timeout. `rmcp`'s own manager would end a session after a time without messages, even in the middle of a
+//! call that waits; here a session is idle only while none of its responses is open.
 //!
 //! A priming event, which has an id, a `retry` and empty data, is sent only to sessions of 2025-11-25 or later: clients
 //! of older versions fail on the empty data and close the connection.
 //!
-//! Each response has a channel of 16 messages, `rmcp`'s own number. When it is full, only that session waits; the
-//! connection is closed when the client has read nothing for `HttpConfig::write_timeout`.
+//! Each response has a channel with a capacity of 16 messages, like `rmcp`'s own. When it is full, only that session
+//! blocks; the connection is closed when the client has read nothing for `HttpConfig::write_timeout`.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -43,10 +43,10 @@ use crate::token::random_id;
 /// Permit of a session, released when the session ends.
 pub(super) type SessionPermit = Arc<OwnedSemaphorePermit>;
 
-/// Reconnect delay in the priming event; `rmcp`'s own number.
+/// Reconnect delay in the priming event, the same as in `rmcp`.
 const RECONNECT_DELAY: Duration = Duration::from_secs(3);
 
-/// Open sessions. Clones share them.
+/// Open sessions. Clones share the same map.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sessions {
     open: Arc<Mutex<HashMap<SessionId, Session>>>,
@@ -55,26 +55,26 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 struct Session {
     handle: LocalSessionHandle,
-    /// Agent of the session. Set by the first message, like the permit.
+    /// Agent of the session. Like the permit, it is set by the first message.
     agent: Option<Name>,
     permit: Option<SessionPermit>,
     /// Raw calls in flight, and the handler for them.
     calls: InFlight,
     handler: HandlerSlot,
     replay_cache: ReplayCache,
-    /// Cancels those calls when the session ends.
+    /// Guard that cancels the raw calls when the session ends.
     _ended: DropGuard,
-    /// True if its protocol version has batches.
+    /// True if the session's protocol version has batches.
     accepts_batches: bool,
-    /// True if its protocol version has priming events.
+    /// True if the session's protocol version has priming events.
     is_primed: bool,
     /// Number of open responses.
     streams: usize,
-    /// When the last of them ended, or the last request without one arrived.
+    /// Time at which the last response ended, or the last request without a response arrived.
     idle_since: Instant,
 }
 
-/// Handler and state for the raw calls of a session.
+/// Raw call handler of a session, and the state that its calls need.
 pub(super) struct RawCallRoute {
     /// Agent of the session.
     pub(super) agent: Option<Name>,
@@ -105,7 +105,7 @@ pub(super) enum SessionsError {
 impl Sessions {
     /// Checks that `agent` may use the session; returns the session's agent.
     ///
-    /// A request without an agent speaks for the session's agent: it knows the session id.
+    /// A request that names no agent acts as the session's agent, because it knows the session id.
     pub(super) fn admit(&self, id: &str, agent: Option<&Name>) -> Result<Option<Name>, HttpError> {
         let mut open = self.open.lock();
         let session = open.get_mut(id).ok_or(HttpError::UnknownSession)?;
@@ -139,7 +139,7 @@ impl Sessions {
         InUse { sessions: self.clone(), id }
     }
 
-    /// True if the session's protocol version has batches.
+    /// Returns true if the session's protocol version has batches.
     pub(super) fn accepts_batches(&self, id: &str) -> bool {
         self.open.lock().get(id).is_some_and(|session| session.accepts_batches)
     }
@@ -150,7 +150,7 @@ impl Sessions {
         let ended: Vec<_> = self.open.lock().extract_if(|_, session| is_idle(session)).collect();
         for (_, session) in ended {
             tracing::debug!("ended an idle session");
-            // Fails only if the session has already ended.
+            // Closing fails only if the session has already ended.
             let _ = session.handle.close().await;
         }
     }
@@ -167,7 +167,7 @@ impl Sessions {
         self.open.lock().get(id).map(|session| session.handle.clone()).ok_or(SessionsError::Ended)
     }
 
-    /// Opens a response that streams `messages`. The session is in use until it is dropped.
+    /// Opens a response that streams `messages`. The session counts as in use until the response is dropped.
     fn open_response(
         &self,
         id: &SessionId,
@@ -296,7 +296,7 @@ impl SessionManager for Sessions {
         let (handle, last) = (self.handle(id)?, LastEventId::parse(&last_event_id));
         let (request, messages) = match (handle.resume(last_event_id.parse()?).await, last) {
             (Ok(StreamableHttpMessageReceiver { http_request_id, inner, .. }), _) => (http_request_id, inner),
-            // The call was answered.
+            // The call was already answered.
             (Err(error @ SessionError::ChannelClosed(Some(request))), Some(last)) => {
                 let cache = self.open.lock().get(id).map(|session| session.replay_cache.clone());
                 let replayed = cache.ok_or(SessionsError::Ended)?.replay_after(request, last).await;
@@ -310,7 +310,7 @@ impl SessionManager for Sessions {
     }
 }
 
-/// Returns the caller and the permit that the route put into the request that opens a session.
+/// Returns the caller and the permit that the route stored in the request that opens a session.
 fn session_opener(message: &ClientJsonRpcMessage) -> (Option<Caller>, Option<SessionPermit>) {
     let ClientJsonRpcMessage::Request(request) = message else { return (None, None) };
     let parts = request.request.extensions().get::<Parts>();
@@ -322,18 +322,18 @@ type Messages = Receiver<ServerSseMessage>;
 
 /// Response of a session, as a stream of events.
 struct SessionResponse {
-    /// `None` after the end of the stream.
+    /// Messages still to be sent; `None` after the end of the stream.
     messages: Option<Messages>,
-    /// True if events without a message are sent.
+    /// True if priming events, which carry no message, are sent.
     is_primed: bool,
     /// Last event that the client received.
     after: Option<LastEventId>,
-    /// Request that it answers; `None` for the session's own stream.
+    /// Request that the response answers; `None` for the session's own stream.
     request: Option<RequestNumber>,
     sent: CachedEvents,
     replay_cache: ReplayCache,
     _in_use: InUse,
-    /// Fires the request's [`ResponseClosed`] token.
+    /// Guard that fires the request's [`ResponseClosed`] token when dropped.
     _closed: Option<DropGuard>,
 }
 
@@ -361,7 +361,7 @@ impl Stream for SessionResponse {
 
 impl Drop for SessionResponse {
     fn drop(&mut self) {
-        // Closed before its end: the client may resume it.
+        // The response was closed before its end, so cache the rest for a client that resumes.
         if let (Some(request), Some(rest)) = (self.request, self.messages.take()) {
             self.replay_cache.cache_response(request, std::mem::take(&mut self.sent), rest);
         }

@@ -1,7 +1,7 @@
-//! `/sse` and `/messages`: the HTTP+SSE transport of 2024-11-05, which the workspace protocol requires.
+//! The HTTP+SSE transport of 2024-11-05 at `/sse` and `/messages`, which the workspace protocol requires.
 //!
-//! A client opens a stream, whose first event names the endpoint for messages, posts messages there and reads the
-//! answers on the stream. A session lives exactly as long as its stream.
+//! A client opens a stream, whose first event names the endpoint for messages. It posts messages to that endpoint and
+//! reads the answers on the stream. A session lives exactly as long as its stream.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -37,17 +37,17 @@ use crate::caller::{Caller, Transport};
 use crate::intake::{self, Refusal};
 use crate::token::{Token, random_id};
 
-/// Queue of messages for the handler. A message beyond it gets a 429 response.
+/// Capacity of the queue of messages for the handler. A message beyond it gets a 429 response.
 const INBOUND_QUEUE: usize = 64;
 
-/// Queue of messages for the client. When it is full, only this session waits; a client that reads nothing for
-/// `HttpConfig::write_timeout` loses its connection.
+/// Capacity of the queue of messages for the client. When it is full, only this session blocks; a client that reads
+/// nothing for `HttpConfig::write_timeout` is disconnected.
 const OUTBOUND_QUEUE: usize = 64;
 
 /// Keep-alive comment, which clients ignore.
 pub(super) const KEEP_ALIVE_COMMENT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
-/// State of both routes.
+/// State of the routes `/sse` and `/messages`.
 #[derive(Clone)]
 pub(super) struct Sse {
     pub(super) factory: HandlerFactory,
@@ -59,7 +59,7 @@ pub(super) struct Sse {
     pub(super) closing: CancellationToken,
 }
 
-/// Open streams. Clones share them.
+/// Open streams. Clones share the same map.
 #[derive(Clone, Default)]
 pub(super) struct Streams {
     open: Arc<Mutex<HashMap<String, OpenStream>>>,
@@ -69,9 +69,9 @@ pub(super) struct Streams {
 #[derive(Clone)]
 struct OpenStream {
     agent: Option<Name>,
-    /// To the handler.
+    /// Queue of messages to the handler.
     messages: mpsc::Sender<ClientJsonRpcMessage>,
-    /// To the client.
+    /// Queue of messages to the client.
     answers: mpsc::Sender<Vec<u8>>,
     /// True once `rmcp` accepts messages other than requests.
     is_open: Arc<AtomicBool>,
@@ -94,7 +94,7 @@ pub(super) async fn open(
     let (messages, to_handler) = mpsc::channel(INBOUND_QUEUE);
     let (answers, to_client) = mpsc::channel(OUTBOUND_QUEUE);
 
-    // A client that cannot send a header has the token in its URL, and needs it in the endpoint URL too.
+    // A client that cannot send a header has the token in its URL, so the endpoint URL must contain the token too.
     let mut address = format!("{MESSAGES}?sessionId={id}");
     if admitted.has_query_token {
         address = format!("{address}&token={}", sse.token.reveal());
@@ -138,7 +138,7 @@ pub(super) async fn open(
     Ok((stream_headers(), Body::from_stream(events)).into_response())
 }
 
-/// Returns the headers of an event stream, which proxies must not cache or buffer.
+/// Returns the headers of an event stream, which forbid proxies to cache or buffer it.
 pub(super) fn stream_headers() -> [(HeaderName, HeaderValue); 3] {
     [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -171,8 +171,8 @@ pub(super) async fn post(
 }
 
 impl OpenStream {
-    /// Enqueues all messages or none: a client that gets a 429 response sends all of them again. Invalid messages are
-    /// answered on the stream.
+    /// Enqueues all messages or none, because a client that gets a 429 response sends all of them again. Invalid
+    /// messages are answered on the stream.
     fn enqueue(&self, read: Vec<Result<ClientJsonRpcMessage, Refusal>>, id: &str) -> Result<(), HttpError> {
         let is_open = self.is_open.load(Ordering::Acquire);
         let mut opens = false;
@@ -261,7 +261,7 @@ impl RmcpTransport<RoleServer> for PostTransport {
     }
 }
 
-/// Body of the stream.
+/// Response body of `GET /sse`: the event stream.
 struct EventStream {
     first: Option<String>,
     answers: mpsc::Receiver<Vec<u8>>,
@@ -293,12 +293,12 @@ impl Stream for EventStream {
     }
 }
 
-/// Formats a message as an event. Our JSON contains no line breaks, so it is one `data` line.
+/// Formats a message as an event. Our JSON contains no line breaks, so the event has a single `data` line.
 pub(super) fn event(json: &[u8]) -> Bytes {
     [b"event: message\ndata: ".as_slice(), json, b"\n\n"].concat().into()
 }
 
-/// Ends the session with its stream: removes it, cancels its calls and releases its permit.
+/// Guard that ends the session with its stream: removes it, cancels its calls and releases its permit.
 struct SessionGuard {
     streams: Streams,
     id: String,

@@ -1,7 +1,7 @@
-//! `/mcp`: streamable HTTP in all protocol versions, with and without sessions.
+//! Streamable HTTP at `/mcp`, in all protocol versions, with and without sessions.
 //!
-//! `rmcp` serves it. This module adds the checks that `rmcp` lacks (access to a session, the session limit) and clear
-//! errors for invalid messages.
+//! `rmcp` serves the transport. This module adds the checks that `rmcp` lacks (access to a session, the session limit)
+//! and clear errors for invalid messages.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -44,7 +44,7 @@ const REFUSAL_LIMIT: usize = 4096;
 /// the status.
 const DEFER_AFTER: Duration = Duration::from_secs(1);
 
-/// State of the route.
+/// State of the `/mcp` route.
 #[derive(Clone)]
 pub(super) struct Streamable {
     service: StreamableHttpService<Isolated, Sessions>,
@@ -62,7 +62,7 @@ impl Streamable {
         permits: Arc<Semaphore>,
         closing: CancellationToken,
     ) -> Self {
-        // The admission layer has checked Host, Origin and size; a second check could only differ.
+        // The admission layer has already checked Host, Origin and size; a second check could only contradict it.
         let rmcp = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .disable_allowed_origins()
@@ -84,14 +84,15 @@ impl Streamable {
             && let Some(id) = session.filter(|id| self.sessions.accepts_batches(id))
             && let Some(batch) = intake::batch(&body)
         {
-            // A client without access to the session gets one error, not one for each message.
+            // Check access before the messages, so that a client without access gets a single error and not one per
+            // message.
             self.sessions.admit(id, agent_of(&parts).as_ref())?;
             let mut responses = Vec::new();
             for part in batch? {
                 let part = Bytes::copy_from_slice(part.get().as_bytes());
                 let answer = self.answer_one(parts.clone(), part).await;
                 let answer = answer.unwrap_or_else(|Rejection(rejection)| rejection);
-                // An error other than a JSON-RPC error concerns the whole request.
+                // An error that is not a JSON-RPC error concerns the whole request.
                 if is_error(answer.status())
                     && !(answer.status() == StatusCode::BAD_REQUEST && is_json(&answer))
                 {
@@ -109,8 +110,8 @@ impl Streamable {
         self.answer_one(parts, body).await
     }
 
-    /// Answers a prompt call of a session without `rmcp`. `None` for all other requests, including those that `rmcp`
-    /// must reject.
+    /// Answers a prompt call of a session without `rmcp`. Returns `None` for all other requests, including those that
+    /// `rmcp` must reject.
     async fn answer_raw_call(&self, parts: &Parts, body: &Bytes) -> Option<Response> {
         let session =
             header_text(&parts.headers, SESSION_HEADER).filter(|_| allows_raw_calls(&parts.headers))?;
@@ -141,7 +142,7 @@ impl Streamable {
         if let Poll::Ready(response) = poll!(&mut answered) {
             return Some(response);
         }
-        // A call that has started is completed, also if its client disconnects.
+        // Spawned, so that a call that has started is completed even if its client disconnects.
         let mut answered = tokio::spawn(answered);
         let Ok(finished) = timeout(DEFER_AFTER, &mut answered).await else {
             let answer = async { answered.await.unwrap_or_else(|_| panic_response()) };
@@ -196,7 +197,7 @@ impl Streamable {
         } else {
             handled.await
         };
-        // The session has ended at this point. Some clients treat `rmcp`'s 202 as a failure.
+        // This request has ended the session. Some clients treat `rmcp`'s 202 as a failure, so respond with 204.
         if ends && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
@@ -219,7 +220,8 @@ pub(super) async fn serve(State(streamable): State<Streamable>, request: Request
     }
 }
 
-/// True if `rmcp` would accept a session request with these headers and has no header to compare with the body.
+/// Returns true if these headers allow a raw call: `rmcp` would accept a session request with them, and none repeats a
+/// field of the body.
 fn allows_raw_calls(headers: &HeaderMap) -> bool {
     let accepts = header_text(headers, ACCEPT.as_str())
         .is_some_and(|kinds| kinds.contains("application/json") && kinds.contains("text/event-stream"));
@@ -253,13 +255,13 @@ fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
         if matches!(request.request, ClientRequest::InitializeRequest(_)))
 }
 
-/// True for `server/discover`, which is sent before a session.
+/// Returns true for `server/discover`, which is sent before a session exists.
 fn is_discover(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, ClientJsonRpcMessage::Request(request)
         if matches!(request.request, ClientRequest::DiscoverRequest(_)))
 }
 
-/// Rejects an unknown protocol version with a list of the known ones. If the message itself has a version, `rmcp`
+/// Rejects an unknown protocol version; the error lists the known ones. If the message itself has a version too, `rmcp`
 /// compares the two.
 fn check_version(message: &ClientJsonRpcMessage, headers: &HeaderMap) -> Result<(), Refusal> {
     let names_one = match message {

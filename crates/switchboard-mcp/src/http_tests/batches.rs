@@ -1,4 +1,4 @@
-//! Batches, which only 2025-03-26 has.
+//! Tests of JSON-RPC batches, which only protocol version 2025-03-26 has.
 
 use serde_json::{Value, json};
 

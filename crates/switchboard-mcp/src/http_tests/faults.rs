@@ -1,4 +1,4 @@
-//! Admission of requests, and the responses to rejected ones.
+//! Tests of the admission of requests, and of the responses to rejected ones.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -137,7 +137,7 @@ async fn query_token_is_accepted_only_for_sse() {
     assert_eq!(without.await.problem(), (401, json!("token_missing")));
 }
 
-/// Log writer that stores everything.
+/// Log writer that stores everything for the test.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -181,14 +181,14 @@ async fn token_is_never_logged() {
     assert!(!text.contains(token), "{text}");
 }
 
-/// Over streamable HTTP and SSE, as raw calls and through `rmcp`.
+/// Checks that a panicking request is answered, over streamable HTTP and SSE, as a raw call and through `rmcp`.
 #[tokio::test]
 async fn panicking_request_is_answered_over_http() {
     let rig = Rig::start().await;
     let session = rig.prompt_session(&[]).await;
     assert_eq!(rig.call(&session, "whoami", &[]).await.status, 200);
     let is_internal_error = |answer: &Value| answer["error"]["code"] == -32603 && answer["id"] == 1;
-    // The same id each time: after a panic, the call is no longer in flight.
+    // The calls reuse one id, which shows that after a panic the call is no longer in flight.
     for tool in ["panic", "prompt panic", "prompt panic later", "panic"] {
         let reply = rig.call(&session, tool, &[]).await;
         let answer = if reply.body.starts_with('{') { reply.json() } else { reply.event() };

@@ -1,4 +1,4 @@
-//! Clients that send too much or too slowly, or do not read.
+//! Tests with clients that send too much or too slowly, or that do not read.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ async fn client_that_does_not_read_is_disconnected() {
         assert_eq!(rig.ask(&format!("POST {other}"), &[], &body).await.status, 202);
     }
     good.read_until("unhurt").await;
-    // The unread session ends and releases its permit.
+    // The session whose client does not read ends and releases its permit.
     rig.wait_for_handlers(2).await;
     assert_eq!(rig.health().await["sessions"], 2);
     rig.wait_for_floods().await;

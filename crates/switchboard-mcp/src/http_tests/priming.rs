@@ -1,10 +1,10 @@
-//! Priming events, which only versions from 2025-11-25 on have.
+//! Tests of priming events, which exist since protocol version 2025-11-25.
 
 use super::rig::{Rig, call, initialize};
 
 const OLD: [&str; 3] = ["2024-11-05", "2025-03-26", "2025-06-18"];
 
-/// True if a stream has an event without data, or a `retry` field.
+/// Returns true if a stream has an event without data, or a `retry` field.
 fn is_primed(events: &str) -> bool {
     events.lines().any(|line| line.trim_end() == "data:" || line.starts_with("retry:"))
 }

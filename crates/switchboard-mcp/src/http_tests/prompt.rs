@@ -1,4 +1,4 @@
-//! Prompt calls of sessions, which bypass `rmcp`.
+//! Tests of prompt calls in sessions, which bypass `rmcp`.
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -39,7 +39,7 @@ async fn prompt_call_is_answered_with_plain_json() {
     let caller = json!({"transport": "StreamableHttp", "session": session, "agent": "codex"});
     let result = json!({"caller": caller, "arguments": arguments});
     assert_eq!(reply.json(), json!({"jsonrpc": "2.0", "id": "seven", "result": result}));
-    // `rmcp` answers other tools, and sessions without a raw call handler.
+    // `rmcp` answers calls of other tools, and all calls of sessions without a raw call handler.
     assert_eq!(rig.call(&session, "echo", &[]).await.text(), "echo");
     let other = rig.session(&[]).await;
     assert_eq!(rig.call(&other, "prompt", &[]).await.text(), "prompt");
@@ -56,7 +56,7 @@ async fn prompt_call_is_subject_to_admission() {
         assert_eq!(rig.call("guess", tool, &[]).await.problem(), (404, json!("session_unknown")));
         let unknown = rig.call(&session, tool, &["MCP-Protocol-Version: 1999-01-01"]).await;
         assert_eq!(unknown.status, 400, "{unknown:?}");
-        // `rmcp` compares headers that repeat fields of the body.
+        // Requests with headers that repeat fields of the body go to `rmcp`, which compares the two.
         assert_eq!(rig.call(&session, tool, &["Mcp-Method: tools/list"]).await.text(), tool);
         let one_kind = rig
             .request("POST /mcp", &[&header], &call(1, tool))

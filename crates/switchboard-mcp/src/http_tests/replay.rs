@@ -1,10 +1,10 @@
-//! Answers for clients that resume with `Last-Event-ID`.
+//! Tests of answers for clients that resume with `Last-Event-ID`.
 
 use tokio::time::timeout;
 
 use super::rig::{PATIENCE, Rig, call};
 
-/// Starts a call that is answered after its client disconnects, and disconnects. Returns the headers for resuming.
+/// Starts a call and disconnects before it is answered. Returns the headers for resuming.
 async fn disconnect_during_call(rig: &Rig, session: &str) -> [String; 3] {
     let header = format!("Mcp-Session-Id: {session}");
     let mut stream = rig.connect(rig.request("POST /mcp", &[&header], &call(9, "unheard"))).await;
@@ -21,7 +21,7 @@ async fn resuming_client_gets_cached_answer() {
     let session = rig.session(&[]).await;
     let back = disconnect_during_call(&rig, &session).await;
     timeout(PATIENCE, rig.record.cancelled.notified()).await.unwrap();
-    // The handler has answered before this later call.
+    // This later call is answered only after the earlier one.
     assert_eq!(rig.call(&session, "still here", &[]).await.text(), "still here");
     let headers = back.each_ref().map(String::as_str);
     let reply = rig.ask("GET /mcp", &headers, "").await;

@@ -25,31 +25,31 @@ use crate::{
     response_closed, serve_http,
 };
 
-/// Timeout that suffices on a busy machine; no test waits for it.
+/// Timeout that suffices on a busy machine; a passing test never waits that long.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Events and counts of the handlers.
+/// Events and counters that the handlers record.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     /// Number of live handlers.
     pub(super) handlers: AtomicUsize,
-    /// A call of `wait` has started.
+    /// Notified when a call of `wait` has started.
     pub(super) waiting: Notify,
-    /// A call of `wait` was cancelled.
+    /// Notified when a call of `wait` was cancelled.
     pub(super) cancelled: Notify,
-    /// Releases calls of `later`.
+    /// Notified by the test to release calls of `later`.
     pub(super) released: Notify,
-    /// A call of `prompt later` has finished.
+    /// Notified when a call of `prompt later` has finished.
     pub(super) finished: Notify,
-    /// A handler has registered its raw call handler.
+    /// Notified when a handler has registered its raw call handler.
     pub(super) offered: Notify,
     /// Number of running calls of `flood`.
     pub(super) floods: AtomicUsize,
-    /// A handler or a call of `flood` was dropped.
+    /// Notified when a handler or a call of `flood` was dropped.
     pub(super) dropped: Notify,
 }
 
-/// Guard of a call of `flood`.
+/// Guard that counts a running call of `flood`.
 struct Flood<'a>(&'a Record);
 
 impl<'a> Flood<'a> {
@@ -174,7 +174,7 @@ impl ServerHandler for Shown {
                 return Err(ErrorData::invalid_params("failed at last", None));
             }
             "panic" => panic!("on purpose"),
-            // More than all buffers together hold.
+            // The response is larger than all buffers together.
             "flood" => {
                 let _flood = Flood::start(&self.0);
                 let token = context.meta.get_progress_token().unwrap();
@@ -193,7 +193,7 @@ impl ServerHandler for Shown {
     }
 }
 
-/// A server on its own port.
+/// Test server on its own port.
 pub(super) struct Rig {
     pub(super) port: u16,
     pub(super) token: Token,
@@ -289,7 +289,7 @@ impl Rig {
         self.wait_for_count(&self.record.handlers, count).await;
     }
 
-    /// Waits until no call of `flood` runs. A call whose client does not read ends with its connection.
+    /// Waits until no call of `flood` runs. A call whose client does not read ends when its connection is closed.
     pub(super) async fn wait_for_floods(&self) {
         self.wait_for_count(&self.record.floods, 0).await;
     }
@@ -297,7 +297,7 @@ impl Rig {
     async fn wait_for_count(&self, counted: &AtomicUsize, count: usize) {
         let wait = async {
             loop {
-                // Registered before the check, so that no drop is missed.
+                // Register before the check, so that no drop is missed.
                 let dropped = self.record.dropped.notified();
                 if counted.load(Ordering::SeqCst) <= count {
                     return;
@@ -321,7 +321,7 @@ pub(super) struct Conversation {
 }
 
 impl Conversation {
-    /// Reads until the received text contains `what`; returns all of it.
+    /// Reads until the received text contains `what`; returns all received text.
     pub(super) async fn read_until(&mut self, what: &str) -> String {
         let wait = async {
             loop {
@@ -343,13 +343,13 @@ impl Conversation {
 
     async fn read_some(&mut self) -> usize {
         let mut piece = vec![0; 64 * 1024];
-        // A reset connection has ended as well.
+        // A reset connection counts as ended, too.
         let length = self.stream.read(&mut piece).await.unwrap_or(0);
         self.heard.extend_from_slice(&piece[..length]);
         length
     }
 
-    /// Reads one response, by its length or its last chunk.
+    /// Reads one response, delimited by its content length or its last chunk.
     async fn reply(&mut self) -> Reply {
         let head = self.read_until("\r\n\r\n").await;
         let (head, _) = head.split_once("\r\n\r\n").unwrap();
@@ -369,7 +369,7 @@ impl Conversation {
     }
 }
 
-/// A response.
+/// A parsed HTTP response.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -419,7 +419,7 @@ pub(super) fn call(id: u32, tool: &str) -> String {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
 }
 
-/// Formats a call as of 2026-07-28, without its headers.
+/// Formats a stateless call as of 2026-07-28, without its headers.
 pub(super) fn modern_call(version: &str, tool: &str) -> String {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": version,
@@ -429,7 +429,7 @@ pub(super) fn modern_call(version: &str, tool: &str) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
 }
 
-/// Returns the headers of such a call.
+/// Returns the headers that a stateless call as of 2026-07-28 requires.
 pub(super) fn modern_headers(tool: &str) -> [String; 3] {
     [
         "MCP-Protocol-Version: 2026-07-28".to_owned(),

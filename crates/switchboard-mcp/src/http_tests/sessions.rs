@@ -1,4 +1,4 @@
-//! Ownership, lifetime and isolation of sessions.
+//! Tests of the ownership, lifetime and isolation of sessions.
 
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ async fn response_starts_before_its_answer() {
             heard.lines().find_map(|line| line.strip_prefix("data: {")).unwrap_or_else(|| panic!("{heard}"));
         assert!(data.contains(text), "{heard}");
     }
-    // Closing the deferred response cancels the request, as it does before the response starts.
+    // Closing the deferred response cancels the request, like closing the connection before the response starts.
     let stream = start("wait").await;
     timeout(PATIENCE, rig.record.waiting.notified()).await.unwrap();
     drop(stream);

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
-/// One line, without its line break.
+/// A line of input, without its line break.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// The complete line.
@@ -13,7 +13,7 @@ pub(crate) enum Line {
     TooLong,
 }
 
-/// Reads lines of at most `limit` bytes, and never buffers more than that.
+/// Reader of lines of at most `limit` bytes, which never buffers more than that.
 pub(crate) struct Lines<R> {
     input: R,
     limit: usize,
@@ -27,13 +27,13 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
 
     /// Returns the next line that is not blank; `None` at the end.
     ///
-    /// Text after the last line break counts as a line: a script that pipes in one message may omit it. Not cancel
-    /// safe: a partial line would be lost.
+    /// Text after the last line break counts as a line, because a script that pipes in a single message may omit the
+    /// line break. Not cancel safe: a partial line would be lost.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let Some(line) = self.next_raw().await? else { return Ok(None) };
             let Line::Whole(mut bytes) = line else { return Ok(Some(line)) };
-            // Some editors and shells write a byte order mark at the start of a file.
+            // Strip the byte order mark, which some editors and shells write at the start of a file.
             if std::mem::take(&mut self.is_first) && bytes.starts_with(b"\xef\xbb\xbf") {
                 bytes.drain(..3);
             }

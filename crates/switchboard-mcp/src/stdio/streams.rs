@@ -1,8 +1,9 @@
 //! Standard streams as asynchronous streams.
 //!
-//! Tokio's own handles read and write on other threads, with one hand-over per message, and a pending read keeps the
-//! runtime from shutting down. Pipes and sockets are therefore registered with the event loop, each stream separately:
-//! shells create pipes, Node a pair of sockets. The rest are terminals and files.
+//! Tokio's own handles read and write on other threads, with one hand-over per message, and a pending read prevents the
+//! runtime from shutting down. Pipes and sockets are therefore registered with the event loop. Each stream is
+//! registered separately, because shells create pipes and Node creates socket pairs. Terminals and files are handled by
+//! a thread.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,8 +19,8 @@ use crate::error::McpError;
 /// Opens stdin. Requires a Tokio runtime with IO.
 pub fn input() -> Result<Box<dyn AsyncRead + Send + Unpin>, McpError> {
     let failed = |source| McpError::Stdio { stream: "stdin", source };
-    // Reopened, so that `O_NONBLOCK` is set for this process only and not for other processes that share the pipe.
-    // Fails without `/proc`, and if stdin is not a pipe.
+    // Reopen the pipe, so that `O_NONBLOCK` is set for this process only and not for others that share it. This fails
+    // without `/proc`, and if stdin is not a pipe.
     if let Ok(pipe) = pipe::OpenOptions::new().open_receiver("/proc/self/fd/0") {
         return Ok(Box::new(pipe));
     }
@@ -28,12 +29,12 @@ pub fn input() -> Result<Box<dyn AsyncRead + Send + Unpin>, McpError> {
         return Ok(Box::new(socket(stdin.as_fd()).map_err(failed)?));
     }
     // A terminal must stay in blocking mode for the shell that shares it, and a file cannot be polled. A separate
-    // thread blocks on the read; unlike a thread of Tokio, it does not keep the process from ending.
+    // thread therefore blocks on the read; unlike a thread of Tokio, it does not prevent the process from exiting.
     let (reader, mut writer) = io::pipe().map_err(failed)?;
     std::thread::Builder::new()
         .name("stdin".to_owned())
         .spawn(move || {
-            // In all cases the reader of the pipe sees an end of file.
+            // Ignore the result: in all cases the reader of the pipe sees an end of file.
             let _ = io::copy(&mut io::stdin().lock(), &mut writer);
         })
         .map_err(failed)?;

@@ -12,7 +12,7 @@ use crate::files::is_unfinished;
 pub enum FileEvent {
     /// Some paths changed.
     Changed(FileChange),
-    /// Any path may have changed: the queue of events overflowed, or the watch failed.
+    /// Any path may have changed, because the event queue overflowed or the watch failed.
     Missed,
 }
 
@@ -21,11 +21,11 @@ pub enum FileEvent {
 pub struct FileChange {
     /// Kind of the change.
     pub kind: ChangeKind,
-    /// True if the system says that a folder was created or removed.
+    /// True if the system reports that a folder was created or removed.
     pub is_folder: bool,
     /// The changed paths; never empty.
     pub paths: Vec<PathBuf>,
-    /// True if a watch of one of the paths ends with this change.
+    /// True if this change ends the watch of one of the paths.
     pub(super) ends_watch: bool,
 }
 
@@ -40,7 +40,7 @@ pub enum ChangeKind {
     Attributes,
     /// A path was removed.
     Removed,
-    /// Something that the system does not name.
+    /// A change of a kind that the system does not report.
     Other,
 }
 
@@ -51,7 +51,9 @@ impl FileChange {
     }
 }
 
-/// Translates an event; `None` if it is no change, or only one of unfinished files.
+/// Translates an event of `notify`.
+///
+/// Returns `None` if the event is not a change, or if it concerns only unfinished files.
 pub(super) fn translate(event: notify::Result<notify::Event>) -> Option<FileEvent> {
     let event = match event {
         Ok(event) if event.need_rescan() => return Some(FileEvent::Missed),
@@ -59,7 +61,7 @@ pub(super) fn translate(event: notify::Result<notify::Event>) -> Option<FileEven
         Err(_) => return Some(FileEvent::Missed),
     };
     let kind = match event.kind {
-        // Our own reads, among others.
+        // Access events include those of our own reads.
         EventKind::Access(_) => return None,
         EventKind::Create(_) => ChangeKind::Created,
         EventKind::Modify(ModifyKind::Metadata(_)) => ChangeKind::Attributes,

@@ -1,4 +1,4 @@
-//! Atomic creation of new files under an unused name.
+//! Atomic creation of new files, without replacing an existing name.
 
 use std::fs::File;
 use std::io::Write;
@@ -21,13 +21,17 @@ pub enum Created {
 }
 
 impl Dir {
-    /// Creates a file without replacing one; only its owner may read it, or, in a shared directory, everyone who shares it.
+    /// Creates a file without replacing an existing one.
+    ///
+    /// Only the owner may read the file. In a shared directory, everyone who shares the directory may.
     pub fn create_new(&self, name: &str, bytes: &[u8], durability: Durability) -> Result<Created, FileError> {
         self.create_new_from(self, name, bytes, durability)
     }
 
-    /// Creates a file in a watched directory: unfinished data stays in `workshop` where possible, so that the watcher gets
-    /// one event, for the complete file.
+    /// Creates a file in a watched directory without replacing an existing one.
+    ///
+    /// Unfinished data stays in `workshop` where possible, so that the watcher gets a single event, for the complete
+    /// file.
     pub fn create_new_from(
         &self,
         workshop: &Self,
@@ -54,7 +58,7 @@ impl Dir {
         temp.sync(durability)?;
         match rustix::fs::linkat(&self.handle, &*temp.name, &self.handle, name, AtFlags::empty()) {
             Ok(()) => {}
-            // On NFS the reply to a successful link can get lost; then the retry finds the name in use by our own file.
+            // On NFS the reply to a successful link can get lost. The retry then finds our own file under the name.
             Err(_) if temp.has_name(name) => {}
             Err(Errno::EXIST) => return Ok(Created::AlreadyExists),
             Err(error) => return Err(self.io_error("create", name)(error)),
@@ -64,8 +68,10 @@ impl Dir {
         Ok(Created::Created)
     }
 
-    /// Creates the file without a name and links it when it is complete, which avoids writing and removing a temporary name.
-    /// `None` if the system cannot do that, or if the fallback is to report the error.
+    /// Creates the file without a name, and links it when it is complete.
+    ///
+    /// This avoids writing and removing a temporary name. Returns `None` if the system does not support unnamed files,
+    /// or if the link failed and the fallback is to report the error.
     pub(super) fn create_unnamed(
         &self,
         workshop: &Self,

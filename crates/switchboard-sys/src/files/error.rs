@@ -33,7 +33,7 @@ pub enum FileError {
     TooLarge {
         /// The path.
         path: PathBuf,
-        /// Its size, as far as it was read.
+        /// Size of the file, as far as it was read.
         size: u64,
         /// The limit in bytes.
         limit: u64,
@@ -41,17 +41,17 @@ pub enum FileError {
     /// A system call failed.
     #[error("cannot {action} {}", .path.display())]
     Io {
-        /// The operation, as a verb.
+        /// The attempted operation, as a verb.
         action: &'static str,
         /// The path.
         path: PathBuf,
-        /// The error of the system.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
 impl FileError {
-    /// Duplicates the error, to report it to several callers.
+    /// Duplicates the error, so that it can be reported to several callers.
     #[must_use]
     pub fn duplicate(&self) -> Self {
         match self {
@@ -69,19 +69,19 @@ impl FileError {
         }
     }
 
-    /// True if the disk or the user's quota is full: the same call can succeed later.
+    /// Returns true if the disk or the user's quota is full. The same call can succeed later.
     pub fn is_no_space(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
     }
 
-    /// True if the disk is read-only or the permissions deny writing: the same call can succeed later.
+    /// Returns true if the disk is read-only or the permissions deny writing. The same call can succeed later.
     pub fn is_read_only(&self) -> bool {
         use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         matches!(self, Self::Io { source, .. } if matches!(source.kind(), ReadOnlyFilesystem | PermissionDenied))
     }
 
-    /// True if the disk is full or read-only, so that nothing can be written. Existing files can still be read.
+    /// Returns true if the disk is full or read-only, so that nothing can be written. Existing files can still be read.
     pub fn is_disk(&self) -> bool {
         self.is_no_space() || self.is_read_only()
     }

@@ -1,12 +1,12 @@
-//! Stat values, by which changes of files and directories are detected.
+//! Stat values of files and directories, by which changes are detected.
 
 use rustix::fs::Stat;
 
 use super::kind;
 
-/// Content of a file with the file's stat from before the read.
+/// Content of a file, with the file's stat from before the read.
 ///
-/// If the file changes during or after the read, its stat differs.
+/// If the file changes during or after the read, the stat on disk differs from this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
     /// The content.
@@ -15,7 +15,7 @@ pub struct Contents {
     pub stat: FileStat,
 }
 
-/// Stat of a file, by which a change is detected without reading it.
+/// Stat of a file, by which a change is detected without reading the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileStat {
     /// Inode number.
@@ -30,14 +30,16 @@ pub struct FileStat {
     pub is_regular: bool,
 }
 
-/// Stat of a directory, by which a change is detected without listing it.
+/// Stat of a directory, by which a change is detected without listing the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DirStat {
     /// Inode number.
     pub inode: u64,
-    /// Modification time of its entries, in nanoseconds since 1970.
+    /// Modification time of the directory's entries, in nanoseconds since 1970.
     pub mtime_ns: i128,
-    /// Change time of its entries or attributes, in nanoseconds since 1970; unlike `mtime_ns` no program can set it.
+    /// Change time of the directory's entries or attributes, in nanoseconds since 1970.
+    ///
+    /// Unlike `mtime_ns`, no program can set this time.
     pub ctime_ns: i128,
 }
 

@@ -13,10 +13,10 @@ use crate::{platform, process_identity};
 /// Prefix of the name of an unfinished file.
 const TEMP_PREFIX: &str = ".tmp-";
 
-/// Age at which any temporary file is stale: no write takes an hour.
+/// Age at which any temporary file is stale, because no write takes an hour.
 const TEMP_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 
-/// A temporary file, removed on drop.
+/// A temporary file, which is removed on drop.
 pub(super) struct Temp<'dir> {
     dir: &'dir Dir,
     pub(super) name: String,
@@ -28,7 +28,7 @@ impl<'dir> Temp<'dir> {
     pub(super) fn write(dir: &'dir Dir, bytes: &[u8], durability: Durability) -> Result<Self, FileError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = temp_name();
-        // 64 random bits and our own pid: a collision is an error, not a case to handle.
+        // The name has 64 random bits and our own pid, so a collision is reported as an error instead of retried.
         let handle = rustix::fs::openat(&dir.handle, &*name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(dir.io_error("create", &name))?;
         let mut temp = Self { dir, name, file: File::from(handle), is_renamed: false };
@@ -44,7 +44,7 @@ impl<'dir> Temp<'dir> {
         }
     }
 
-    /// True if `name` belongs to this file.
+    /// Returns true if `name` is a name of this file.
     pub(super) fn has_name(&self, name: &str) -> bool {
         match (rustix::fs::fstat(&self.file), self.dir.raw_stat(name)) {
             (Ok(ours), Ok(Some(found))) => is_same(&ours, &found),
@@ -52,7 +52,7 @@ impl<'dir> Temp<'dir> {
         }
     }
 
-    /// Keeps the file, which no longer has its temporary name.
+    /// Disarms the removal on drop, because the file no longer has its temporary name.
     pub(super) fn forget(mut self) {
         self.is_renamed = true;
     }
@@ -60,7 +60,7 @@ impl<'dir> Temp<'dir> {
 
 impl Drop for Temp<'_> {
     fn drop(&mut self) {
-        // A file that cannot be removed now is cleared as stale later.
+        // A file that cannot be removed now is removed later as a stale one.
         if !self.is_renamed {
             let _ = rustix::fs::unlinkat(&self.dir.handle, &*self.name, AtFlags::empty());
         }
@@ -68,9 +68,10 @@ impl Drop for Temp<'_> {
 }
 
 impl Dir {
-    /// Removes the temporary files of killed writers, and returns their number.
+    /// Removes the stale temporary files of killed writers. Returns the number of removed files.
     ///
-    /// A writer on this host is checked by its process; for other hosts only the age counts.
+    /// A file is stale if its writer ran on this host and has exited, or if it is older than an hour. For writers on
+    /// other hosts only the age counts.
     pub fn clear_stale_temps(&self, now: Timestamp) -> Result<usize, FileError> {
         let oldest = (now.as_nanosecond()).saturating_sub(TEMP_LIFETIME.as_nanos());
         let mut cleared = 0;
@@ -86,8 +87,10 @@ impl Dir {
         Ok(cleared)
     }
 
-    /// Removes temporary files from a folder that other programs use: only those with a name of this program whose writer ran
-    /// on this host and has exited. Age is no evidence there.
+    /// Removes temporary files from a folder that other programs use. Returns the number of removed files.
+    ///
+    /// Only files with a name of this program are removed, and only if the writer ran on this host and has exited. Age
+    /// is not evidence in such a folder.
     pub fn clear_abandoned_temps(&self) -> Result<usize, FileError> {
         let mut cleared = 0;
         for name in self.names()?.iter().filter(|name| is_temp(name) && has_writer_exited(name)) {
@@ -99,12 +102,14 @@ impl Dir {
     }
 }
 
-/// True for the name of a temporary file, which only its writer may use.
+/// Returns true for the name of a temporary file, which only its writer may use.
 pub fn is_temp(name: &str) -> bool {
     name.starts_with(TEMP_PREFIX)
 }
 
-/// Returns `.tmp-<pid>-<host>-<random>`, from which a later process can check whether the writer still runs.
+/// Returns a temporary name of the form `.tmp-<pid>-<host>-<random>`.
+///
+/// A later process can check by the name whether the writer still runs.
 pub(super) fn temp_name() -> String {
     let (pid, host, random) = (std::process::id(), host_hash(), fastrand::u64(..));
     format!("{TEMP_PREFIX}{pid}-{host}-{random:016x}")
@@ -117,7 +122,7 @@ pub(super) fn has_writer_exited(temp: &str) -> bool {
     is_from_here && pid.is_some_and(|pid| platform::process_started(pid).is_none())
 }
 
-/// Returns a short hash of this host's name, which may contain any character.
+/// Returns a short hash of this host's name. The name itself may contain any character.
 pub(super) fn host_hash() -> String {
     let mut hasher = DefaultHasher::new();
     process_identity::this_host().hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Writing files: append, atomic replacement, moves and removal.
+//! Writes to files: append, atomic replacement, moves and removal.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
@@ -10,12 +10,12 @@ use rustix::io::Errno;
 use super::temp::Temp;
 use super::{Dir, FileError, check_name, is_same, kind};
 
-/// Durability of a write.
+/// Durability of a write, on power failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// The file and its name survive a power failure once the call has returned.
     Synced,
-    /// Not synced: after a power failure the file may be missing or empty.
+    /// After a power failure the file may be missing or empty.
     Unsynced,
 }
 
@@ -31,14 +31,14 @@ pub enum Moved {
 }
 
 impl Dir {
-    /// Opens a file of ours for locking or writing in place, and creates it if it is missing.
+    /// Opens one of Switchboard's own files for locking or writing in place, and creates it if it is missing.
     ///
     /// A symbolic link, hard link or device is rejected, so that writes cannot be redirected.
     pub fn open_own(&self, name: &str) -> Result<File, FileError> {
         self.open_own_for(name, OFlags::RDWR)
     }
 
-    /// Opens a file of ours for reading and locking; `None` if the name does not exist.
+    /// Opens one of Switchboard's own files for reading and locking. Returns `None` if the name does not exist.
     pub fn open_existing(&self, name: &str) -> Result<Option<File>, FileError> {
         check_name(name)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -49,7 +49,9 @@ impl Dir {
         }
     }
 
-    /// Appends to a file of ours, such as a log, and creates it if it is missing; returns the new size. Nothing is synced.
+    /// Appends to one of Switchboard's own files, such as a log. Returns the new size.
+    ///
+    /// A missing file is created. Nothing is synced.
     pub fn append(&self, name: &str, bytes: &[u8]) -> Result<u64, FileError> {
         let mut file = self.open_own_for(name, OFlags::WRONLY | OFlags::APPEND)?;
         file.write_all(bytes).map_err(self.io_error("write", name))?;
@@ -72,7 +74,7 @@ impl Dir {
         match kind(&stat) {
             FileType::RegularFile if stat.st_nlink == 1 => {
                 if let Some(mode) = self.access.of_file().filter(|_| stat.st_size == 0) {
-                    // The file is new. If another user has just created it, only they may set its mode.
+                    // The file is new. If another user has just created it, only that user may set its mode.
                     let _ = rustix::fs::fchmod(&file, mode);
                 }
                 Ok(file)
@@ -84,14 +86,14 @@ impl Dir {
         }
     }
 
-    /// Atomically replaces or creates a file: readers see the old or the new content.
+    /// Replaces or creates a file atomically: readers see the old or the new content.
     ///
-    /// The file has exactly the permissions `mode`, and both it and its name are on disk on return.
+    /// The file has exactly the permissions `mode`. Both the file and its name are on disk on return.
     pub fn replace(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), FileError> {
         self.replace_with(name, bytes, mode, Durability::Synced)
     }
 
-    /// Like [`replace`](Self::replace), for files that need not survive a power failure.
+    /// Replaces or creates a file atomically, like [`replace`](Self::replace), with the given durability.
     pub fn replace_with(
         &self,
         name: &str,
@@ -111,9 +113,10 @@ impl Dir {
         self.sync(durability)
     }
 
-    /// Replaces a file of ours by one that is locked before it gets the name; returns the new file.
+    /// Replaces one of Switchboard's own files atomically by a locked one. Returns the new file.
     ///
-    /// Only its owner may use it, and it need not survive a power failure.
+    /// The new file is locked before it gets the name. Only its owner may use it, and it need not survive a power
+    /// failure.
     pub(crate) fn replace_locked(&self, name: &str, bytes: &[u8]) -> Result<File, FileError> {
         check_name(name)?;
         let temp = Temp::write(self, bytes, Durability::Unsynced)?;
@@ -125,14 +128,16 @@ impl Dir {
         Ok(file)
     }
 
-    /// True if the name belongs to another file than this one; false if the name does not exist.
+    /// Returns true if the name belongs to a file other than `file`. Returns false if the name does not exist.
     pub fn is_replaced(&self, name: &str, file: &File) -> Result<bool, FileError> {
         let ours = rustix::fs::fstat(file).map_err(self.io_error("examine", name))?;
         Ok(self.raw_stat(name)?.is_some_and(|found| !is_same(&ours, &found)))
     }
 
-    /// Like [`replace_with`](Self::replace_with), for a file that only its owner reads: it is written in `workshop`, on the
-    /// same file system, so that a killed writer leaves no temporary file in this directory.
+    /// Replaces a file that only its owner reads atomically, by way of `workshop`.
+    ///
+    /// The new content is written in `workshop`, which is on the same file system, so that a killed writer leaves no
+    /// temporary file in this directory. Nothing is synced.
     pub fn replace_from(&self, workshop: &Self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
         check_name(name)?;
         let temp = Temp::write(workshop, bytes, Durability::Unsynced)?;
@@ -141,7 +146,7 @@ impl Dir {
                 temp.forget();
                 Ok(())
             }
-            // Another file system is mounted on this directory.
+            // The rename fails if another file system is mounted on this directory.
             Err(Errno::XDEV) => self.replace_with(name, bytes, 0o600, Durability::Unsynced),
             Err(error) => Err(self.io_error("replace", name)(error)),
         }
@@ -149,9 +154,9 @@ impl Dir {
 
     /// Moves a regular file to an unused name on the same file system, without replacing anything.
     ///
-    /// Of all processes that move the same file, exactly one gets [`Moved::Moved`]. For a moment the file has both names; a
-    /// move that was interrupted there is completed by repeating it. Nothing is synced: a power failure can undo the move,
-    /// but not lose the file on a file system that preserves the order of name changes.
+    /// Of all processes that move the same file, exactly one gets [`Moved::Moved`]. For a moment the file has both
+    /// names, and a move that was interrupted there is completed by repeating it. Nothing is synced: a power failure
+    /// can undo the move, but it cannot lose the file on a file system that preserves the order of name changes.
     pub fn move_new(&self, name: &str, to: &Self, to_name: &str) -> Result<Moved, FileError> {
         check_name(name)?;
         check_name(to_name)?;
@@ -165,7 +170,7 @@ impl Dir {
             match (source, target) {
                 (None, _) => return Ok(Moved::SourceMissing),
                 (Some(source), Some(target)) if is_same(&source, &target) => {
-                    // Both names are one directory entry: `name` is `to_name`, perhaps in other letter case.
+                    // Both names are one directory entry: `to_name` is `name`, perhaps in other letter case.
                     if source.st_nlink < 2
                         || (name == to_name && self.dir_stat()?.inode == to.dir_stat()?.inode)
                     {
@@ -176,12 +181,12 @@ impl Dir {
                 _ => return Err(to.io_error("create", to_name)(error)),
             }
         }
-        // The process that removes the old name has moved the file. The new name stays in any case: if another
-        // process was faster, it may be the only remaining name of the file.
+        // The process that removes the old name is the one that moved the file. The new name stays in any case: if
+        // another process was faster, it may be the only remaining name of the file.
         Ok(if self.remove(name)? { Moved::Moved } else { Moved::SourceMissing })
     }
 
-    /// Removes a file; `false` if the name does not exist.
+    /// Removes a file. Returns `false` if the name does not exist.
     pub fn remove(&self, name: &str) -> Result<bool, FileError> {
         check_name(name)?;
         match rustix::fs::unlinkat(&self.handle, name, AtFlags::empty()) {
@@ -196,7 +201,7 @@ impl Dir {
             return Ok(());
         }
         match rustix::fs::fsync(&self.handle) {
-            // Some file systems cannot sync a directory, and persist its names anyway.
+            // Some file systems cannot sync a directory, but persist its names anyway.
             Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
             Err(error) => Err(self.io_here("sync")(error)),
         }

@@ -21,14 +21,16 @@ impl TcpPeer {
     }
 }
 
-/// Finds the client end of an accepted connection by both addresses; `None` if the system does not report it. An error if
-/// no process holds the client end any more.
+/// Finds the client end of an accepted connection by both addresses.
+///
+/// Returns `None` if the system does not report it. Fails if no process holds the client end any more.
 pub fn tcp_peer(local: SocketAddr, client: SocketAddr) -> io::Result<Option<TcpPeer>> {
     os::tcp_peer(local, client)
 }
 
-/// Finds the first of these processes that has a TCP connection to a port on which `server` listens; `None` also if the
-/// system does not report it.
+/// Finds the first of these processes that has a TCP connection to a port on which `server` listens.
+///
+/// Returns `None` also if the system does not report connections.
 pub fn tcp_client_of(server: u32, candidates: &[u32]) -> Option<u32> {
     os::tcp_client_of(server, candidates)
 }
@@ -41,18 +43,18 @@ mod os {
 
     use super::TcpPeer;
 
-    /// States of a socket in `/proc/net/tcp`.
+    /// State of an established connection in `/proc/net/tcp`, like [`LISTEN`] for a listening socket.
     const ESTABLISHED: &str = "01";
     const LISTEN: &str = "0A";
 
-    /// A socket of the kernel's table.
+    /// Entry of the kernel's table of TCP sockets.
     #[derive(Debug, PartialEq, Eq)]
     pub(super) struct Socket {
         pub(super) local: SocketAddr,
         pub(super) remote: SocketAddr,
         pub(super) is_listening: bool,
         pub(super) uid: u32,
-        /// 0 if no process holds it; then the user is unknown.
+        /// Inode number of the socket. If it is 0, no process holds the socket and its user is unknown.
         pub(super) inode: u64,
     }
 
@@ -61,7 +63,7 @@ mod os {
         for table in ["tcp", "tcp6"] {
             match fs::read_to_string(format!("/proc/self/net/{table}")) {
                 Ok(table) => tables.push(table),
-                // A kernel without IPv6 has one table.
+                // A kernel without IPv6 has no table `tcp6`, so only a missing table `tcp` is an error.
                 Err(error) if table == "tcp" => return Err(error),
                 Err(_) => {}
             }
@@ -111,7 +113,7 @@ mod os {
         candidates.iter().copied().find(|pid| !socket_inodes(*pid).is_disjoint(&of_clients))
     }
 
-    /// Returns the inodes of a process's sockets; none for another user's process.
+    /// Returns the inodes of a process's sockets. For another user's process there are none.
     fn socket_inodes(pid: u32) -> HashSet<u64> {
         let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return HashSet::new() };
         let inode = |entry: fs::DirEntry| {
@@ -121,7 +123,7 @@ mod os {
         entries.filter_map(|entry| inode(entry.ok()?)).collect()
     }
 
-    /// Parses a line of `/proc/net/tcp` or `tcp6`; `None` unless the socket listens or is connected.
+    /// Parses a line of `/proc/net/tcp` or `tcp6`. Returns `None` unless the socket listens or is connected.
     pub(super) fn parse(line: &str) -> Option<Socket> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let state = *words.get(3)?;
@@ -150,7 +152,7 @@ mod os {
                 for (number, four) in bytes.chunks_exact_mut(4).enumerate() {
                     four.copy_from_slice(&word(number * 8)?);
                 }
-                // A dual-stack client has IPv4 connections as mapped addresses.
+                // A dual-stack socket has the IPv4 addresses of its connections as mapped addresses.
                 IpAddr::from(Ipv6Addr::from(bytes)).to_canonical()
             }
             _ => return None,

@@ -1,4 +1,4 @@
-//! Linux: /proc, file system types and unnamed files.
+//! Linux implementation: `/proc`, file system types and unnamed files.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -12,8 +12,10 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use super::Filesystem;
 use rustix::fd::AsRawFd;
 
-/// Magic numbers of `statfs(2)`: NFS, SMB2, CIFS, 9P, FUSE, SMB, AFS (two), Ceph, Coda, OCFS2, GFS2, Lustre and the
-/// shared folders of VirtualBox and VMware.
+/// Magic numbers of network file systems, as in `statfs(2)`.
+///
+/// They are NFS, SMB2, CIFS, 9P, FUSE, SMB, AFS (two), Ceph, Coda, OCFS2, GFS2, Lustre, and the shared folders of
+/// VirtualBox and VMware.
 const NETWORK_MAGICS: [i128; 15] = [
     0x6969,
     0xFE53_4D42,
@@ -32,7 +34,10 @@ const NETWORK_MAGICS: [i128; 15] = [
     0xBACB_ACBC,
 ];
 
-/// ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs, ramfs, JFS, ReiserFS, NTFS3, exFAT and FAT.
+/// Magic numbers of local file systems, as in `statfs(2)`.
+///
+/// They are ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs, ramfs, JFS, ReiserFS, NTFS3, exFAT and
+/// FAT.
 const LOCAL_MAGICS: [i128; 14] = [
     0xEF53,
     0x5846_5342,
@@ -50,10 +55,12 @@ const LOCAL_MAGICS: [i128; 14] = [
     0x4D44,
 ];
 
-/// Local file systems that assign inode numbers at each mount: exFAT and FAT; NTFS3 may reuse them.
+/// Magic numbers of local file systems without stable inode numbers.
+///
+/// exFAT and FAT assign inode numbers at each mount, and NTFS3 may reuse them.
 const UNSTABLE_MAGICS: [i128; 3] = [0x7366_746E, 0x2011_BAB0, 0x4D44];
 
-/// The pid namespace of the machine itself: `PROC_PID_INIT_INO`, a constant of the kernel.
+/// Number of the machine's initial pid namespace: `PROC_PID_INIT_INO`, a constant of the kernel.
 const MACHINE_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -66,10 +73,10 @@ pub(super) fn process_stat(pid: u32) -> Option<ProcessStat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Reads `/proc/<pid>/stat`, proc_pid_stat(5).
+/// Parses the content of `/proc/<pid>/stat`; see proc_pid_stat(5).
 ///
-/// The second field is the program's name in parentheses, which may itself contain spaces and parentheses, so fields are
-/// counted after the last one.
+/// The second field is the program's name in parentheses. The name may itself contain spaces and parentheses, so fields
+/// are counted after the last closing parenthesis.
 pub(super) fn parse_stat(stat: &str) -> Option<ProcessStat> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace();
@@ -77,7 +84,7 @@ pub(super) fn parse_stat(stat: &str) -> Option<ProcessStat> {
     if matches!(state, "Z" | "X" | "x") {
         return Some(ProcessStat::Ended);
     }
-    // The state is field 3; `starttime` is field 22, so 18 fields lie between them.
+    // The state is field 3 and `starttime` is field 22, so 18 fields lie between them.
     let ticks = fields.nth(18)?;
     ticks.bytes().all(|byte| byte.is_ascii_digit()).then(|| ProcessStat::Running(ticks.to_owned()))
 }
@@ -86,7 +93,9 @@ pub(super) fn is_process_stopped(pid: u32) -> Option<bool> {
     parse_stopped(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Reads the state, field 3 of `/proc/<pid>/stat`: `T` is stopped by a signal, `t` by a debugger.
+/// Parses the state of a process, field 3 of `/proc/<pid>/stat`.
+///
+/// The state is `T` if a signal stopped the process, and `t` if a debugger did.
 pub(super) fn parse_stopped(stat: &str) -> Option<bool> {
     let (_, after_name) = stat.rsplit_once(')')?;
     Some(matches!(after_name.split_ascii_whitespace().next()?, "T" | "t"))
@@ -102,23 +111,23 @@ pub(super) fn processes_with_variable(variable: &str) -> Vec<u32> {
     pids.filter(has_it).collect()
 }
 
-/// `PR_SET_CHILD_SUBREAPER`, prctl(2).
+/// Sets `PR_SET_CHILD_SUBREAPER` for this process; see prctl(2).
 pub(super) fn become_subreaper() -> bool {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok()
 }
 
 pub(super) fn set_process_name(name: &CStr) {
-    // The name is only cosmetic.
+    // A failure is ignored, because the name is only cosmetic.
     let _ = rustix::thread::set_name(name);
 }
 
-/// The kernel's link to the running file, valid even after that was deleted.
+/// Returns the kernel's link to the running file, which is valid even after the file was deleted.
 #[expect(clippy::unnecessary_wraps, reason = "other systems may not tell")]
 pub(super) fn own_program() -> io::Result<PathBuf> {
     Ok(PathBuf::from("/proc/self/exe"))
 }
 
-/// Kernel functions in which a process waits for terminal input, proc_pid_wchan(5).
+/// Kernel functions in which a process waits for terminal input; see proc_pid_wchan(5).
 const TERMINAL_READS: [&str; 2] = ["wait_woken", "n_tty_read"];
 
 pub(super) fn awaits_line(pid: u32) -> Option<bool> {
@@ -135,7 +144,7 @@ pub(super) fn awaits_line(pid: u32) -> Option<bool> {
         }
         match fs::read_to_string(format!("/proc/{pid}/wchan")).as_deref() {
             Ok(waits) if TERMINAL_READS.contains(&waits) => return Some(true),
-            // The kernel does not report it, or not to us.
+            // The kernel does not report the function, or not to this user.
             Ok("" | "0") | Err(_) => is_told = false,
             Ok(_) => {}
         }
@@ -143,7 +152,7 @@ pub(super) fn awaits_line(pid: u32) -> Option<bool> {
     is_told.then_some(false)
 }
 
-/// A process and its terminal, proc_pid_stat(5).
+/// Relation of a process to its terminal; see proc_pid_stat(5).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Foreground {
     pub(super) terminal: i64,
@@ -156,7 +165,9 @@ impl Foreground {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// After the name: state, parent, group, session, terminal, the terminal's foreground group.
+    /// Parses the content of `/proc/<pid>/stat`.
+    ///
+    /// The fields after the name are state, parent, group, session, terminal, and the terminal's foreground group.
     pub(super) fn parse(stat: &str) -> Option<Self> {
         let (_, after_name) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = after_name.split_ascii_whitespace().take(6).collect();
@@ -172,7 +183,7 @@ pub(super) fn process_start_time(pid: u32) -> Option<Timestamp> {
     start_time(booted, ticks.parse().ok()?, rustix::param::clock_ticks_per_second())
 }
 
-/// Reads the line `btime` of `/proc/stat`, proc_stat(5): seconds since 1970.
+/// Parses the line `btime` of `/proc/stat`, in seconds since 1970; see proc_stat(5).
 pub(super) fn parse_boot_time(stat: &str) -> Option<i64> {
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
@@ -183,19 +194,19 @@ pub(super) fn start_time(booted: i64, ticks: u64, per_second: u64) -> Option<Tim
     Timestamp::from_millisecond(booted.checked_mul(1000)?.checked_add(millis)?).ok()
 }
 
-/// `O_TMPFILE`, open(2).
+/// Creates an unnamed file with `O_TMPFILE`; see open(2).
 pub(super) fn unnamed_file(dir: BorrowedFd<'_>) -> Option<File> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     rustix::fs::openat(dir, ".", flags, Mode::RUSR | Mode::WUSR).ok().map(File::from)
 }
 
 pub(super) fn link_unnamed(file: &File, dir: BorrowedFd<'_>, name: &str) -> rustix::io::Result<()> {
-    // Through its path in /proc: only root may link the handle itself.
+    // The file is linked through its path in /proc, because only root may link the handle itself.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     rustix::fs::linkat(rustix::fs::CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW)
 }
 
-/// The kernel names it by its inode number: `#123`.
+/// Returns true for a name such as `#123`: the kernel names an unnamed file by its inode number.
 pub(super) fn is_unnamed(name: &str) -> bool {
     name.strip_prefix('#').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
 }
@@ -210,7 +221,7 @@ pub(super) fn open_files(pid: u32) -> Option<super::OpenFiles> {
     let limit = parse_file_limit(&fs::read_to_string(format!("/proc/{pid}/limits")).ok()?)?;
     let numbers = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.filter_map(|entry| {
         let number: u64 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-        // Lowering the limit closes no descriptors; it applies only to new ones.
+        // Lowering the limit closes no descriptors, so descriptors above the limit are not counted.
         (number < limit).then_some(number)
     });
     Some(super::OpenFiles { used: numbers.count() as u64, limit })

@@ -1,4 +1,4 @@
-//! Other systems: what Linux reports is unknown.
+//! Portable fallback for systems other than Linux, where most answers are unknown.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -70,7 +70,7 @@ pub(super) fn machine_id() -> Option<String> {
     None
 }
 
-/// APFS and HFS+ store them.
+/// Returns true, because APFS and HFS+ store inode numbers.
 pub(super) fn has_stable_inodes(_dir: &Path) -> bool {
     true
 }

@@ -16,11 +16,11 @@ use super::{ProcessStart, process_started};
 pub struct ProcessInfo {
     /// The process id.
     pub pid: u32,
-    /// The process id of its parent; 0 if it has none.
+    /// The process id of the parent, or 0 if there is no parent.
     pub parent: u32,
-    /// The file name of its program.
+    /// The file name of the program.
     pub program: String,
-    /// Its arguments, without the program.
+    /// The arguments of the program, without its name.
     pub arguments: Vec<OsString>,
 }
 
@@ -29,7 +29,7 @@ const GENERATIONS: usize = 256;
 
 /// Returns the process and its ancestors, nearest first, as far as the system reports them.
 ///
-/// The init process of the machine or container is not included, because it starts everything and adopts orphans.
+/// The init process of the machine or container is not included, because init starts everything and adopts orphans.
 pub fn process_and_ancestors(pid: u32) -> Vec<ProcessInfo> {
     let find = os::finder();
     let mut chain: Vec<ProcessInfo> = Vec::new();
@@ -60,7 +60,7 @@ pub fn children() -> Vec<u32> {
 pub struct Descendant {
     /// The process id.
     pub pid: u32,
-    /// Distinguishes the process from a later one with the same pid.
+    /// Start of the process, which distinguishes it from a later process with the same pid.
     start: ProcessStart,
 }
 
@@ -86,7 +86,7 @@ fn with_descendants(pid: u32) -> BTreeSet<u32> {
     }
 }
 
-/// Sends a signal to a process unless it has ended.
+/// Sends a signal to a process unless that process has ended.
 pub fn signal_process(process: &Descendant, signal: Signal) {
     let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else { return };
     let is_same = || process_started(process.pid).is_some_and(|start| start.may_equal(&process.start));
@@ -98,28 +98,28 @@ pub fn signal_process(process: &Descendant, signal: Signal) {
 /// CPU activity of a process and its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
-    /// CPU time that they have used, in clock ticks.
+    /// CPU time of all these processes, in clock ticks.
     pub ticks: u64,
-    /// True if one of them runs, waits for a processor or waits for a disk.
+    /// True if at least one of these processes runs, waits for a processor or waits for a disk.
     pub is_running: bool,
 }
 
-/// Returns the CPU activity of a process and its descendants; `None` if the system does not report it.
+/// Returns the CPU activity of a process and its descendants, or `None` if the system does not report it.
 pub fn activity(pid: u32) -> Option<Activity> {
     os::activity(pid)
 }
 
-/// Returns a variable of a process's initial environment; `None` also if the system does not report it.
+/// Returns a variable of a process's initial environment, or `None` if it is unset or the system does not report it.
 pub fn process_variable(pid: u32, name: &str) -> Option<String> {
     process_environment(pid).variable(name)
 }
 
-/// Returns the initial environment of a process; empty if the system does not report it.
+/// Returns the initial environment of a process. The environment is empty if the system does not report it.
 pub fn process_environment(pid: u32) -> Environment {
     Environment(os::process_environment(pid).unwrap_or_default())
 }
 
-/// Environment of another process. Its values may be secret, so `Debug` redacts them.
+/// Environment of another process. The values may be secret, so `Debug` redacts them.
 #[derive(Clone, Default)]
 pub struct Environment(Vec<u8>);
 
@@ -138,7 +138,7 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// True if two processes share the same stdin. False if the system does not report it.
+/// Returns true if two processes share the same stdin. Returns false if the system does not report it.
 pub fn shares_stdin(one: u32, other: u32) -> bool {
     os::shares_stdin(one, other)
 }
@@ -169,15 +169,16 @@ mod os {
         let line = read_file(pid, "cmdline").unwrap_or_default();
         let mut words = line.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec()));
         let called = words.next().unwrap_or_default();
-        // `argv[0]` can be anything; the kernel sets the link. The link of another user's process is unreadable.
+        // The link is set by the kernel, whereas `argv[0]` can be anything. The link of another user's process is
+        // unreadable.
         let program = program(pid).unwrap_or_else(|| file_name(Path::new(&called)));
         let mut arguments: Vec<OsString> = words.collect();
-        // Each word ends with a zero byte, so that the last piece is empty.
+        // Each word ends with a zero byte, so the last piece is empty.
         arguments.pop();
         Some(ProcessInfo { pid, parent, program, arguments })
     }
 
-    /// Reads `ppid`, field 4 of `/proc/<pid>/stat`: the second after the program's name in parentheses.
+    /// Parses `ppid`, field 4 of `/proc/<pid>/stat`, which is the second field after the program's name in parentheses.
     pub(super) fn parse_parent(stat: &str) -> Option<u32> {
         stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
     }
@@ -185,7 +186,7 @@ mod os {
     fn program(pid: u32) -> Option<String> {
         let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         let name = file_name(&path);
-        // A program that was replaced while it runs.
+        // The kernel adds this suffix if the program's file was replaced while the program runs.
         Some(name.strip_suffix(" (deleted)").map_or(name.clone(), str::to_owned))
     }
 
@@ -196,7 +197,9 @@ mod os {
         pids.filter(is_named).filter_map(read).collect()
     }
 
-    /// From `/proc/self/task/*/children` where the kernel has it: proc_pid_tid_children(5).
+    /// Returns the children of this process; see proc_pid_tid_children(5).
+    ///
+    /// The source is `/proc/self/task/*/children` where the kernel has it, otherwise a scan of all processes.
     pub(super) fn children() -> Vec<u32> {
         let this = std::process::id();
         let from_scan =
@@ -213,7 +216,7 @@ mod os {
         Some(all)
     }
 
-    /// Each process with its parent.
+    /// Returns the pid of each process with that of its parent.
     pub(super) fn family() -> Vec<(u32, u32)> {
         let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
         let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
@@ -231,7 +234,9 @@ mod os {
         })
     }
 
-    /// Reads `state`, `utime`, `stime`, `cutime` and `cstime`, fields 3 and 14 to 17 of `/proc/<pid>/stat`.
+    /// Parses the CPU activity of one process from `/proc/<pid>/stat`.
+    ///
+    /// The fields are `state` (3), and `utime`, `stime`, `cutime` and `cstime` (14 to 17).
     pub(super) fn parse_activity(stat: &str) -> Option<Activity> {
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let is_running = matches!(fields.next()?, "R" | "D");
@@ -239,7 +244,10 @@ mod os {
         Some(Activity { ticks, is_running })
     }
 
-    /// Signals the process that has this pid now, if it is still the same: the handle keeps the pid from being reused.
+    /// Signals the process that has this pid now, if it is still the same.
+    ///
+    /// A pidfd always refers to the process for which it was opened, so the signal cannot reach a later process with
+    /// the same pid.
     pub(super) fn signal_if(
         pid: Pid,
         is_same: impl FnOnce() -> bool,
@@ -253,7 +261,9 @@ mod os {
         read_file(pid, "environ").ok()
     }
 
-    /// Reads a `/proc` file of a process. Its size is unknown beforehand, and `fs::read` would start with 32 bytes.
+    /// Reads a `/proc` file of a process.
+    ///
+    /// The size of such a file is unknown beforehand, and `fs::read` would start with 32 bytes.
     fn read_file(pid: u32, name: &str) -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(4096);
         fs::File::open(format!("/proc/{pid}/{name}"))?.read_to_end(&mut bytes)?;
@@ -313,24 +323,24 @@ mod os {
     }
 }
 
-/// The listing of `ps`, which every Unix has.
+/// Process listing of `ps`, which every Unix has.
 #[cfg(any(test, not(target_os = "linux")))]
 mod listing {
     use std::path::Path;
 
     use super::{ProcessInfo, file_name};
 
-    /// Lists all processes; none if `ps` cannot be run.
+    /// Lists all processes. Returns none if `ps` cannot be run.
     #[expect(clippy::disallowed_methods, reason = "waited for at once, by callers without a runtime")]
     pub(super) fn all() -> Vec<ProcessInfo> {
         let mut ps = std::process::Command::new("ps");
-        // With a fixed PATH, because ours may lead to another program.
+        // The PATH is fixed, because the inherited one may lead to another program.
         let output = ps.env("PATH", "/bin:/usr/bin").args(["-axww", "-o", "pid=,ppid=,command="]).output();
         let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
         text.unwrap_or_default().lines().filter_map(parse).collect()
     }
 
-    /// Parses one line. Spaces within arguments are indistinguishable from separators.
+    /// Parses one line of the listing. Spaces within arguments are indistinguishable from separators.
     pub(super) fn parse(line: &str) -> Option<ProcessInfo> {
         let mut words = line.split_ascii_whitespace();
         let (pid, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);

@@ -1,4 +1,4 @@
-//! Checks whether a program can be started, before it is.
+//! Check whether a program can be started, before it is started.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -50,13 +50,13 @@ pub enum ProgramError {
     NoInterpreter {
         /// The script.
         path: PathBuf,
-        /// Its interpreter.
+        /// The interpreter of the script.
         interpreter: String,
     },
 }
 
 impl ProgramError {
-    /// Returns the next step for the person.
+    /// Returns what the person can do about the error.
     pub fn next_step(&self) -> &'static str {
         match self {
             Self::NoFolder { .. } => "make the folder",
@@ -69,9 +69,10 @@ impl ProgramError {
     }
 }
 
-/// Finds a program that is to start in `folder`, at its path or in `PATH`, or returns why it cannot be started.
+/// Finds a program that is to start in `folder`, at its path or in `PATH`.
 ///
-/// It checks permissions and the interpreter line. Only starting the program shows whether it really runs.
+/// Fails with the reason why the program cannot be started. The check covers permissions and the interpreter line. Only
+/// starting the program shows whether it really runs.
 pub fn check_program(program: &OsStr, folder: &Path) -> Result<PathBuf, ProgramError> {
     if !folder.as_os_str().is_empty() && !folder.is_dir() {
         return Err(ProgramError::NoFolder { folder: folder.to_owned() });
@@ -118,16 +119,18 @@ fn is_executable(file: &Metadata) -> bool {
     file.permissions().mode() & 0o111 != 0
 }
 
-/// Missing interpreter of a script: the one that its first line names, or the program that `env` runs.
+/// Returns the interpreter of a script if that interpreter is missing.
+///
+/// The interpreter is the program that the first line names, or the program that `env` runs.
 fn missing_interpreter(script: &Path, folder: &Path) -> Option<String> {
     let mut head = Vec::new();
-    // A program may be executable but not readable.
+    // A program may be executable but not readable; then its interpreter is not checked.
     File::open(script).ok()?.take(FIRST_LINE).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = String::from_utf8_lossy(line).into_owned();
     let mut words = line.split_ascii_whitespace();
     let interpreter = words.next()?;
-    // Always a path, never searched in PATH.
+    // The interpreter is always a path and is never searched for in PATH.
     let path = folder.join(interpreter);
     if !path.metadata().is_ok_and(|found| found.is_file() && is_executable(&found)) {
         return Some(interpreter.to_owned());

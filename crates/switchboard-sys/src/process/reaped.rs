@@ -1,4 +1,4 @@
-//! A program below a reaper, which is killed with all of its descendants.
+//! Handle to a program below a reaper, which is killed with all of its descendants.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::reaper::{self, Event, Pipes, Started};
 
-/// Timeout for a reaper to kill the processes of its program; a little longer than the reaper's own.
+/// Timeout for a reaper to kill the processes of its program. It is a little longer than the reaper's own timeout.
 const KILL_LIMIT: Duration = Duration::from_secs(6);
 
 /// A program below a reaper, which kills everything when the control socket closes.
@@ -27,7 +27,7 @@ pub(super) struct Reaped {
     pub(super) stdout: Option<ChildStdout>,
     pub(super) stderr: Option<ChildStderr>,
     status: Option<ExitStatus>,
-    /// True once the reaper has exited, and with it everything that it ran.
+    /// True once the reaper and everything that it ran have exited.
     is_gone: bool,
 }
 
@@ -52,7 +52,7 @@ impl Reaped {
         Ok(status)
     }
 
-    /// Closes stdin, then sends SIGTERM to all processes, then kills them.
+    /// Shuts down gracefully: closes stdin, then sends SIGTERM to all processes, then kills them.
     ///
     /// Descendants that outlive the program get SIGTERM at once, because closing stdin does not affect them.
     pub(super) async fn stop(mut self, grace: Duration) -> io::Result<ExitStatus> {
@@ -72,7 +72,7 @@ impl Reaped {
         drop(self.stdin.take());
         let status = self.program_end().await?;
         if !self.is_gone {
-            // An error means that the reaper has exited, and with it everything that it ran.
+            // An error means that the reaper and everything that it ran have exited.
             let _ = self.control.write_all(&[reaper::DETACH]).await;
         }
         Ok(status)
@@ -103,7 +103,7 @@ impl Reaped {
         Ok(())
     }
 
-    /// Kills all remaining processes through the reaper, and waits until it has exited.
+    /// Kills all remaining processes through the reaper, and waits until the reaper has exited.
     async fn kill(&mut self) {
         if self.is_gone {
             return;

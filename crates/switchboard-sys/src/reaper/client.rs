@@ -16,10 +16,12 @@ use tokio::time::timeout;
 use super::wire::{self, Event, Request};
 use crate::process::Spawn;
 
-/// Timeout for a reaper to start its program: generous, because it only starts one process.
+/// Timeout for a reaper to start its program, which is generous for starting a single process.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// Handle on the reapers of this process. Cheap to clone; the root starts with the first program.
+/// Handle to the reapers of this process. Cheap to clone.
+///
+/// The root is started with the first program.
 #[doc(alias = "supervisor")]
 #[doc(alias = "subreaper")]
 #[derive(Debug, Clone)]
@@ -38,7 +40,7 @@ pub(crate) struct Started {
     pub(crate) pid: i32,
 }
 
-/// Our ends of a program's standard streams.
+/// This process's ends of a program's standard streams.
 pub(crate) struct Pipes {
     pub(crate) stdin: PipeWriter,
     pub(crate) stdout: PipeReader,
@@ -51,20 +53,21 @@ enum StartError {
     /// Permanent error, for example of the program itself.
     #[error(transparent)]
     Permanent(#[from] io::Error),
-    /// Its reaper or the root exited; a retry can succeed.
+    /// The program's reaper or the root exited, so a retry can succeed.
     #[error("its reaper ended")]
     Exited,
 }
 
 impl ReaperClient {
-    /// Creates a client whose reapers run this program with these arguments; the program must call
-    /// [`run`](crate::reaper::run) with its stdin.
+    /// Creates a client whose reapers run this program with these arguments.
+    ///
+    /// The program must call [`run`](crate::reaper::run) with its stdin.
     pub fn new(program: impl Into<OsString>, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         let args = args.into_iter().map(Into::into).collect();
         Self(Arc::new(Inner { program: program.into(), args, root: Mutex::default() }))
     }
 
-    /// Starts a program below its own reaper, on three pipes. Needs a Tokio runtime.
+    /// Starts a program below its own reaper, on three pipes. Requires a Tokio runtime.
     pub(crate) async fn start(&self, request: &Request) -> io::Result<(Started, Pipes)> {
         let (their_stdin, stdin) = io::pipe()?;
         let (stdout, their_stdout) = io::pipe()?;
@@ -83,7 +86,9 @@ impl ReaperClient {
         self.start_on(request, wire::RUN_IN_TERMINAL, &[terminal]).await
     }
 
-    /// Detaches the root: when this process exits, it does not kill programs that their reapers have detached.
+    /// Detaches the root from this process.
+    ///
+    /// When this process exits, the root then does not kill programs that their reapers have detached.
     pub fn detach(&self) {
         if let Some(root) = &*self.0.root.lock()
             && let Err(error) = wire::send(root.as_fd(), wire::DETACH, &[])
@@ -98,7 +103,7 @@ impl ReaperClient {
             Err(StartError::Permanent(error)) => return Err(error),
             Ok(started) => return Ok(started),
         }
-        // The root may have been killed since the last start, which shows only now.
+        // The root may have been killed since the last start, which is noticed only now, so the start is retried once.
         match self.try_start(request, kind, streams).await {
             Ok(started) => Ok(started),
             Err(StartError::Permanent(error)) => Err(error),
@@ -134,7 +139,9 @@ impl ReaperClient {
         }
     }
 
-    /// Requests a reaper at the other end of a socket from the root, and starts the root if there is none.
+    /// Requests a reaper from the root, and starts the root if there is none.
+    ///
+    /// The argument is the reaper's end of its control socket.
     fn request_reaper(&self, reaper: &StdUnixStream) -> io::Result<()> {
         let mut root = self.0.root.lock();
         if let Some(known) = &*root
@@ -155,14 +162,14 @@ impl ReaperClient {
         let spawn = Spawn::new(&self.0.program).args(&self.0.args).cwd("/");
         let spawn =
             spawn.name(crate::lineage::PROGRAM).stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)));
-        // It exits by itself when the socket is closed.
+        // The root exits by itself when its socket is closed.
         spawn.spawn().map_err(io::Error::other)?.detach();
         wire::send(ours.as_fd(), wire::ROOT, &[])?;
         Ok(ours)
     }
 }
 
-/// Reads exactly the first event of a reaper; the next one may already follow.
+/// Reads exactly the first event of a reaper, because the next event may already follow.
 async fn first(control: &mut UnixStream) -> io::Result<Option<Event>> {
     let mut bytes = [0; Event::LENGTH];
     match control.read_exact(&mut bytes).await {
@@ -172,8 +179,9 @@ async fn first(control: &mut UnixStream) -> io::Result<Option<Event>> {
     }
 }
 
-/// Reads the next event of a reaper; `None` if it has exited together with everything that it ran. Cancel-safe with the
-/// same buffer.
+/// Reads the next event of a reaper. Cancel-safe if it is called again with the same buffer.
+///
+/// Returns `None` if the reaper has exited together with everything that it ran.
 pub(crate) async fn next_event(control: &mut UnixStream, buffer: &mut Vec<u8>) -> io::Result<Option<Event>> {
     loop {
         if let Some(&bytes) = buffer.first_chunk::<{ Event::LENGTH }>() {
@@ -190,7 +198,7 @@ pub(crate) async fn next_event(control: &mut UnixStream, buffer: &mut Vec<u8>) -
     }
 }
 
-/// Classifies an error: a closed socket means that the process at the other end has exited.
+/// Classifies an error. A closed socket means that the process at the other end has exited.
 fn classify(error: io::Error) -> StartError {
     match error.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => StartError::Exited,

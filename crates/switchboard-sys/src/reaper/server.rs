@@ -1,4 +1,4 @@
-//! Processes on the far side of a [`ReaperClient`](super::ReaperClient): the root and its reapers.
+//! Server side of a [`ReaperClient`](super::ReaperClient): the root and its reapers.
 
 mod program;
 mod root;
@@ -20,13 +20,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::wire::{self, Request};
 use crate::platform;
 
-/// Timeout for killing. A process that survives it waits for a device, or belongs to another user.
+/// Timeout for killing processes.
+///
+/// A process that survives this timeout waits for a device, or belongs to another user.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 
-/// Delay between two rounds of killing: an orphan appears after its parent has exited.
+/// Delay between two rounds of killing, because an orphan appears only after its parent has exited.
 const KILL_PAUSE: Duration = Duration::from_millis(1);
 
-/// Runs a root or a reaper, as the first message on this socket requests, until it is finished.
+/// Runs a root or a reaper until it is finished. The first message on the socket says which of them.
 pub async fn run(control: OwnedFd) -> io::Result<()> {
     platform::set_process_name(c"reaper");
     let control = std::os::unix::net::UnixStream::from(control);
@@ -56,7 +58,7 @@ fn only(mut fds: Vec<OwnedFd>) -> io::Result<OwnedFd> {
     fds.pop().ok_or_else(|| io::Error::other("a file descriptor is missing"))
 }
 
-/// Makes this process a subreaper that ignores termination signals; returns false if the system has no subreapers.
+/// Makes this process a subreaper that ignores termination signals. Returns false if the system has no subreapers.
 fn become_supervisor() -> io::Result<bool> {
     ignore_requests_to_end()?;
     Ok(platform::become_subreaper())
@@ -95,17 +97,18 @@ fn command(request: &Request) -> Command {
     command
 }
 
-/// Ignores the signals that a service manager or a terminal sends to all processes at once: the host stops its programs in
-/// its own order. Started programs get the default handlers.
+/// Ignores the signals that a service manager or a terminal sends to all processes at once.
+///
+/// The host stops its programs in its own order. Started programs get the default handlers.
 fn ignore_requests_to_end() -> io::Result<()> {
     for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()] {
-        // The handler stays when its receiver is dropped.
+        // The signal handler stays installed when its receiver is dropped.
         drop(signal(kind)?);
     }
     Ok(())
 }
 
-/// Reaps the children that have exited, and returns whether others remain.
+/// Reaps the children that have exited. Returns whether other children remain.
 fn reap(mut ended: impl FnMut(Pid, WaitStatus)) -> Rest {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {

@@ -24,7 +24,7 @@ pub(crate) const START: u8 = b'+';
 /// First message to a new reaper: run the program of the request that follows, on the streams in this message.
 pub(crate) const RUN: u8 = b'P';
 
-/// Like [`RUN`], with a terminal instead of the streams.
+/// First message to a new reaper: run a program like [`RUN`], but in the terminal in this message.
 pub(crate) const RUN_IN_TERMINAL: u8 = b'T';
 
 /// First message to a new process: become the program of the request that follows, in the terminal in this message.
@@ -47,7 +47,7 @@ pub(crate) const KILL: u8 = b'k';
 pub(crate) enum Event {
     /// The program runs with this pid.
     Started(i32),
-    /// The program could not be started; the error number.
+    /// The program could not be started, for the reason given by this error number.
     Failed(i32),
     /// The program exited with this wait status. Its descendants may still run.
     Ended(i32),
@@ -88,7 +88,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Encodes the request: each text is prefixed by its length, the arguments by their number.
+    /// Encodes the request. Each text is prefixed by its length, and the list of arguments by their number.
     pub(crate) fn encode(&self) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
         encode_text(&mut out, &self.program)?;
@@ -104,7 +104,7 @@ impl Request {
         Ok(out)
     }
 
-    /// Decodes a request; `None` if it is truncated or malformed.
+    /// Decodes a request. Returns `None` if the request is truncated or malformed.
     pub(crate) fn decode(mut bytes: &[u8]) -> Option<Self> {
         let program = decode_text(&mut bytes)?;
         let cwd = PathBuf::from(decode_text(&mut bytes)?);
@@ -152,7 +152,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, byte: u8, fds: &[BorrowedFd<'_>]) -> 
     Ok(())
 }
 
-/// Receives one byte with file descriptors; `None` at the end of the stream. Cancel-safe.
+/// Receives one byte with file descriptors. Returns `None` at the end of the stream. Cancel-safe.
 pub(crate) async fn receive(socket: &UnixStream) -> io::Result<Option<(u8, Vec<OwnedFd>)>> {
     socket.async_io(Interest::READABLE, || receive_now(socket.as_fd())).await
 }

@@ -1,4 +1,4 @@
-//! Copies a file of the workspace to the person's clipboard.
+//! Tool that copies a file of the workspace to the person's clipboard.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::answer::{Answer, Outcome, ToolError};
 
 pub(super) const HANDOFF_CLIPBOARD: &str = "Copy a file of the workspace to the person's clipboard.";
 
-/// Must not be copied: the token lets its owner act as any agent.
+/// Token file that must not be copied: its owner can act as any agent.
 const SECRET: &str = ".switchboard/auth_token";
 
-/// Largest file; more than anyone pastes.
+/// Maximum size of the file in bytes, which is more than a person would paste.
 const LIMIT: u64 = 1 << 20;
 
-/// Clipboard programs that read stdin, with their arguments.
+/// Clipboard programs that read stdin, each with its arguments.
 const PROGRAMS: [(&str, &[&str]); 5] = [
     ("pbcopy", &[]),
     ("wl-copy", &[]),
@@ -33,10 +33,10 @@ const PROGRAMS: [(&str, &[&str]); 5] = [
     ("clip.exe", &[]),
 ];
 
-/// Environment variables through which those programs find the screen.
+/// Environment variables through which clipboard programs find the screen.
 const SCREEN_VARS: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XAUTHORITY"];
 
-/// Timeout of a clipboard program; one that takes longer hangs.
+/// Timeout of a clipboard program, after which it counts as hung.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -92,7 +92,9 @@ fn read(workspace: &Dir, path: &str) -> Result<Vec<u8>, String> {
     Ok(found.ok_or("not found")?.bytes)
 }
 
-/// Passes the content to one program; false if it is missing or cannot reach a clipboard.
+/// Passes the content to one clipboard program.
+///
+/// Returns false if the program is missing or cannot reach a clipboard.
 async fn copy(program: &str, arguments: &[&str], bytes: &[u8]) -> Result<bool, ToolError> {
     let spawn = Spawn::new(program)
         .args(arguments.iter().copied())
@@ -100,18 +102,18 @@ async fn copy(program: &str, arguments: &[&str], bytes: &[u8]) -> Result<bool, T
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    // Most machines have at most one of them.
+    // A missing program is normal: most machines have at most one of them.
     let Ok(mut child) = spawn.spawn() else { return Ok(false) };
     let fed = async {
         if let Some(mut stdin) = child.stdin_writer() {
             stdin.write_all(bytes).await?;
         }
-        // On a screen without a clipboard manager, the program keeps running to serve the content.
+        // Without a clipboard manager, the program must keep running to serve the content, so detach from it.
         child.wait_and_detach().await
     };
     match tokio::time::timeout(TIMEOUT, fed).await {
         Ok(Ok(status)) => Ok(status.success()),
-        // A program without a screen may exit before it has read everything.
+        // Try the next program: a program without a screen may exit before it has read all input.
         Ok(Err(_)) => Ok(false),
         Err(_) => {
             Err(ToolError::new(format!("{program} did not take the file within {} s", TIMEOUT.as_secs())))

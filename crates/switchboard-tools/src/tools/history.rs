@@ -1,4 +1,4 @@
-//! Receipts and search.
+//! Tools for receipts and full-text search.
 
 use door_workspace::WorkspaceError;
 use door_workspace::render::{BodyLimit, PREVIEW, deliveries, show};
@@ -70,7 +70,7 @@ pub(super) struct SearchMessages {
     cursor: Option<String>,
 }
 
-/// Most hits in one result.
+/// Maximum number of hits in one result.
 const MAX_HITS: usize = 50;
 
 pub(super) async fn search_messages(ctx: &ToolContext<'_>, input: SearchMessages) -> Outcome {

@@ -1,4 +1,4 @@
-//! Reads and acknowledges mail.
+//! Tools to read and acknowledge messages.
 
 use door_workspace::render::{BodyLimit, PREVIEW, RESULT, Shown, render_mail};
 use door_workspace::{INBOX_PAGE, WorkspaceError};
@@ -19,7 +19,7 @@ pub(super) const CHECK_INBOX: &str = "Read your mail, oldest first. Messages sta
 pub(super) const ACK_MESSAGE: &str = "Acknowledge messages that you have finished. They move to your archive and their senders \
      get the status. Reply first if one is expected.";
 
-/// Most messages in one result, whatever the caller asks for.
+/// Maximum number of messages in one result, even if the caller asks for more.
 const MAX_MESSAGES: usize = 100;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -77,7 +77,7 @@ impl Filter {
 }
 
 impl CheckInbox {
-    /// True for a listing of the first page of waiting messages, as almost every call is.
+    /// Returns true for a listing of the first page of waiting messages, which most calls request.
     fn is_plain_listing(&self) -> bool {
         let Self { agent: _, filter, since, limit, cursor, verbose: _, r#box, id, offset: _ } = self;
         matches!(filter, None | Some(Filter::All))
@@ -107,7 +107,7 @@ pub(super) async fn check_inbox(ctx: &ToolContext<'_>, input: CheckInbox) -> Out
         let answer = show(ctx, &me, Part::Waiting, (items, more), input.verbose.unwrap_or(false)).await?;
         return Ok(if only_reads { answer.without_mail_changes() } else { answer });
     }
-    // Scan first: without `serve`, no other process may have ingested a new file.
+    // Scan first, because without `serve` there may be no other process that ingests new files.
     workspace.scan_mailbox(&me).await?;
     if let Some(id) = &input.id {
         return show_one(ctx, &me, id, input.offset.unwrap_or(0)).await;
@@ -121,7 +121,7 @@ pub(super) async fn check_inbox(ctx: &ToolContext<'_>, input: CheckInbox) -> Out
     show(ctx, &me, part, found, verbose).await
 }
 
-/// Shows a page of messages; `more` means that others follow.
+/// Shows a page of messages. `more` means that more messages follow the page.
 async fn show(
     ctx: &ToolContext<'_>,
     me: &AgentId,
@@ -133,7 +133,7 @@ async fn show(
     let mut hold = None;
     if mail.iter().any(is_unseen) {
         let held = workspace.lease_unseen_of(me, &mail, DisplayMode::Pull).await?;
-        // Skip messages that another adapter shows to the same reader at this moment.
+        // Skip unseen messages that another adapter is currently showing to the same reader.
         mail.retain(|mail| !is_unseen(mail) || held.contains(mail.stored.message.id));
         hold = Some(held);
     }
@@ -265,7 +265,7 @@ impl Listing {
     }
 }
 
-/// Shows one message of the caller, from an offset in its payload.
+/// Shows one message in the caller's mailbox, from an offset in its payload.
 async fn show_one(ctx: &ToolContext<'_>, me: &AgentId, id: &str, offset: usize) -> Outcome {
     let workspace = ctx.workspace;
     let id = workspace.resolve_id_for(me, id).await?;
@@ -273,7 +273,7 @@ async fn show_one(ctx: &ToolContext<'_>, me: &AgentId, id: &str, offset: usize) 
     let mail = MailboxMessage { stored, delivery };
     let limit = BodyLimit { from: offset, most: RESULT, everything: true };
     let shown = render_mail(workspace, me, &mail, limit).await?;
-    // A reader at the end of the payload has seen all of it.
+    // If the shown part reaches the end of the payload, the message counts as seen.
     if shown.is_at_end && mail.delivery.state.is_waiting() {
         workspace.mark_seen_if(me, vec![id], ctx.session.connection_check()).await?;
     }
@@ -354,7 +354,8 @@ pub(super) async fn ack_message(ctx: &ToolContext<'_>, input: AckMessage) -> Out
             }
             Err(error) => {
                 let problem = match error {
-                    // A model learns nothing about the mail of others, not even that it exists.
+                    // Report the message as missing, so that a model does not learn that another agent has such a
+                    // message.
                     ActionError::Workspace(WorkspaceError::Hub(HubError::NotTheRecipient { .. })) => {
                         no_message(&text, &me)
                     }

@@ -1,4 +1,4 @@
-//! Sends to agents and teams.
+//! Tools to send messages to agents and teams.
 
 use door_workspace::render::{deliveries, native};
 use door_workspace::{MemberSendResult, Workspace, WorkspaceError};
@@ -91,7 +91,9 @@ pub(super) async fn send_message(ctx: &ToolContext<'_>, input: SendMessage) -> O
     }
 }
 
-/// Reports an accepted message: it is in the journal, and its delivery is not known yet.
+/// Reports an accepted message.
+///
+/// The message is in the journal, but the outcome of its delivery is not known yet.
 fn report_accepted(workspace: &Workspace, sent: actions::Sent) -> Outcome {
     let actions::Sent { to, accepted, persona_problem } = sent;
     let id = native(accepted.id);
@@ -127,9 +129,10 @@ fn report_accepted(workspace: &Workspace, sent: actions::Sent) -> Outcome {
     Ok(Answer::new(text, data))
 }
 
-/// Returns the recipient's presence, as far as it is known.
+/// Returns a note on the recipient's presence.
 ///
-/// Reads no file: one may be written at this moment, and the sender would wait for that.
+/// The note is empty if the recipient is awake or its presence is unknown. Reads no file, because the sender would have
+/// to wait if the file is being written at this moment.
 fn presence_note(workspace: &Workspace, accepted: &Delivery) -> &'static str {
     let is_stored = accepted.route.door() == Door::Workspace && !accepted.state.is_final();
     match workspace.hub().agents().presence(&accepted.agent).state {
@@ -140,8 +143,10 @@ fn presence_note(workspace: &Workspace, accepted: &Delivery) -> &'static str {
     }
 }
 
-/// Builds the error for a message that was not accepted. An unknown local name may belong to a program that only reads
-/// files, unless it looks like a typo.
+/// Builds the error for a message that was not accepted.
+///
+/// An unknown local name that does not look like a typo may belong to a program that only reads files, so the error
+/// then suggests `allowUnregistered`.
 fn unknown_recipient(error: ActionError) -> ToolError {
     let may_read_files = matches!(
         &error,
@@ -203,7 +208,7 @@ pub(super) async fn send_team_message(ctx: &ToolContext<'_>, input: SendTeamMess
     ))
 }
 
-/// Reports one member's copy, as a line and as data.
+/// Reports the outcome of one member's copy, as a line of text and as data.
 fn describe_copy(sent: &MemberSendResult) -> (String, Value) {
     let member = sent.member.to_string();
     let mut data = json!({ "member": member, "hasPersona": sent.has_persona });

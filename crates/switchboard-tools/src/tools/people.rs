@@ -1,4 +1,4 @@
-//! Registration, status and roster.
+//! Tools for registration, status and the roster.
 
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ pub(super) const GET_TEAM_ROSTER: &str = "Everyone you can write to: agents with
 
 pub(super) const SET_AGENT_STATUS: &str = "Publish what you are doing.";
 
-/// Statuses that register an unknown agent.
+/// Statuses by which an unknown agent registers itself.
 const ANNOUNCING: [&str; 3] = ["active", "away", "planning"];
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -90,7 +90,7 @@ pub(super) async fn register_terminal(ctx: &ToolContext<'_>, input: RegisterTerm
     let agent = canonical(ctx, &input.name).await?;
     let team = input.team.as_deref().map(Name::parse).transpose()?;
     let is_new = match ctx.agent {
-        // A program may register terminals that it opened, but must not change those of others.
+        // A program may register terminals that it opened, but must not change the terminals of other agents.
         Some(me) if *me != agent => {
             if ctx.workspace.hub().directory().await?.agent(&agent).is_some() || agent.is_human() {
                 return Err(ToolError::new(format!(
@@ -115,7 +115,7 @@ pub(super) async fn register_terminal(ctx: &ToolContext<'_>, input: RegisterTerm
     Ok(registered(&record))
 }
 
-/// Unbinds the session if a registration failed.
+/// Unbinds the session from the agent if a registration failed.
 fn unbind_on_failure<T, E>(
     ctx: &ToolContext<'_>,
     agent: &AgentId,
@@ -141,7 +141,7 @@ fn registered(record: &switchboard_core::AgentRecord) -> Answer {
     Answer::new(text, json!({ "name": record.id.to_string(), "role": record.role, "team": team }))
 }
 
-/// Returns the agent of a name, in its canonical spelling.
+/// Returns the agent with this name, in canonical spelling.
 async fn canonical(ctx: &ToolContext<'_>, name: &str) -> Result<AgentId, ToolError> {
     let agent = AgentId::local(Name::parse(name)?);
     Ok(ctx.workspace.hub().directory().await?.canonical(&agent))
@@ -172,7 +172,7 @@ pub(super) async fn set_agent_status(ctx: &ToolContext<'_>, input: SetAgentStatu
     let status = input.status.trim();
     let of_tool = |error| ToolError::of("set_agent_status", error);
     let me = match (ctx.agent, input.name.as_deref()) {
-        // By the protocol, an agent may register by its first status.
+        // The protocol lets an agent register by reporting its first status.
         (None, Some(name)) if ANNOUNCING.contains(&status) => {
             let agent = canonical(ctx, name).await?;
             let is_new = ctx.session.bind(&agent, ctx.caller, ctx.workspace.hub())?;
@@ -217,11 +217,11 @@ pub(crate) async fn roster(workspace: &Workspace, me: Option<&AgentId>) -> Outco
     for agent in directory.agents() {
         let record = state::record(&known, &agent.id.name);
         let kind = if record.is_some_and(|record| record.contains_key("pid")) { "terminal" } else { "chat" };
-        // Any program may have written this text, and every model reads it.
+        // Sanitize this text, because any program may have written it and every model reads it.
         let text =
             |key: &str| record.and_then(|record| state::text(record, key)).map(|text| sanitize_inline(&text));
         let presence = hub.agents().presence(&agent.id);
-        // The caller is awake, even without a recorded heartbeat.
+        // The caller is awake, even if it has no recorded heartbeat.
         let awareness = match presence.state {
             _ if me == Some(&agent.id) => "awake",
             PresenceState::Awake => "awake",

@@ -1,4 +1,4 @@
-//! Teams and roles.
+//! Tools for teams and roles.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Types into another agent's terminal.
+//! Tool that types into another agent's terminal.
 
 use door_workspace::TerminalOutcome;
 use schemars::JsonSchema;

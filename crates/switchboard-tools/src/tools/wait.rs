@@ -1,4 +1,4 @@
-//! Waits for mail.
+//! Tool that waits for messages.
 
 use std::time::Duration;
 
@@ -18,13 +18,15 @@ use crate::answer::{Answer, Outcome, ToolError};
 pub(super) const WAIT_FOR_MESSAGE: &str = "Wait for new mail and return it. Use it when you have nothing to do before the \
      next message.";
 
-/// Default timeout: below the two minutes at which some clients move a call to the background.
+/// Default timeout of a wait.
+///
+/// It is shorter than the two minutes after which some clients move a call to the background.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(100);
 
-/// Longest timeout: half an hour, at which the most patient client gives up.
+/// Maximum timeout of a wait: even the most patient client gives up after half an hour.
 const MAX_TIMEOUT: Duration = Duration::from_mins(30);
 
-/// Interval of keepalive progress. Clients give up after a minute of silence.
+/// Interval of keepalive progress notifications. Clients give up after a minute of silence.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -63,7 +65,7 @@ pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, input: WaitForMessag
         return Ok(no_message(&me, limit, &response_closed));
     };
     let listing = Listing::of(ctx, &me, &messages, true).await?;
-    // Messages that were not shown stay new for the next call.
+    // Messages that were not shown stay unseen, so that the next call returns them.
     if response_closed.is_cancelled() {
         return Ok(no_message(&me, limit, &response_closed));
     }
@@ -85,7 +87,7 @@ fn no_message(me: &AgentId, limit: Duration, response_closed: &CancellationToken
     Answer::new(text, json!({ "agent": me.to_string(), "messages": [], "timedOut": timed_out }))
 }
 
-/// Sends progress as a keepalive, if the client asked for it. Never returns.
+/// Sends progress notifications as a keepalive, if the client asked for progress. Never returns.
 async fn send_keepalives(ctx: &ToolContext<'_>, limit: Duration) {
     let Some(token) = ctx.request.meta.get_progress_token() else { return std::future::pending().await };
     let mut waited = Duration::ZERO;
@@ -95,7 +97,7 @@ async fn send_keepalives(ctx: &ToolContext<'_>, limit: Duration) {
         let progress = ProgressNotificationParam::new(token.clone(), waited.as_secs_f64())
             .with_total(limit.as_secs_f64())
             .with_message("waiting for mail");
-        // A client that disconnected cancels the call itself.
+        // Ignore the error: if the client has disconnected, the call is cancelled anyway.
         let _ = ctx.request.peer.notify_progress(progress).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Task claims and file reservations.
+//! Tools for task claims and file reservations.
 
 use jiff::SignedDuration;
 use schemars::JsonSchema;
@@ -119,7 +119,7 @@ pub(super) async fn reserve_files(ctx: &ToolContext<'_>, input: ReserveFiles) ->
     let workspace = inner.parent().unwrap_or(inner);
     let folder = match &input.folder {
         Some(folder) => workspace.join(folder),
-        // A stdio server was started in the folder where its client works.
+        // A stdio server is started in the folder in which its client works.
         None => std::env::current_dir().unwrap_or_else(|_| workspace.to_owned()),
     };
     if input.minutes == Some(0) {

@@ -1,4 +1,4 @@
-//! Workflows: work in phases, with evidence.
+//! Tools for workflows: work in phases, with evidence.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -67,7 +67,7 @@ pub(super) async fn start_workflow(ctx: &ToolContext<'_>, input: StartWorkflow) 
 #[serde(deny_unknown_fields)]
 pub(super) struct GetWorkflowState {}
 
-/// Most bytes of the state as text: about 5,000 tokens. The data has the same limit.
+/// Maximum size of the state as text in bytes, about 5,000 tokens. The data has the same limit.
 const STATE: usize = 20_000;
 
 pub(super) async fn get_workflow_state(ctx: &ToolContext<'_>, _: GetWorkflowState) -> Outcome {
@@ -75,11 +75,11 @@ pub(super) async fn get_workflow_state(ctx: &ToolContext<'_>, _: GetWorkflowStat
     let mut state = actions::workflow_state(ctx.workspace)
         .await
         .map_err(|error| ToolError::of("get_workflow_state", error))?;
-    // Other programs write the file as well. Sanitize before formatting, because the text is JSON.
+    // Other programs also write the state. Sanitize before formatting, because the text is JSON.
     sanitize_value(&mut state);
     let mut text = serde_json::to_string(&state).unwrap_or_default();
     if text.len() > STATE {
-        // Retain the workflows, which were requested; the roster has the rest.
+        // Keep the workflows, which were requested; the roster shows the rest.
         state = json!({ "session": state["session"], "summary": state["summary"], "shortened": true });
         for most in [LONG, SHORT] {
             text = serde_json::to_string(&state).unwrap_or_default();
@@ -97,11 +97,11 @@ pub(super) async fn get_workflow_state(ctx: &ToolContext<'_>, _: GetWorkflowStat
     Ok(Answer::new(text, state))
 }
 
-/// Bytes per text and entries per list of a state that is too large: the first limits, and the tighter ones.
+/// First limits for a state that is too large: bytes per text, and entries per list.
 const LONG: (usize, usize) = (1000, 20);
 const SHORT: (usize, usize) = (100, 5);
 
-/// Truncates long texts, and the older part of long lists.
+/// Truncates long texts and drops the older entries of long lists.
 fn shorten(value: &mut Value, most: (usize, usize)) {
     let (bytes, entries) = most;
     match value {

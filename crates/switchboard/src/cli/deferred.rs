@@ -1,4 +1,4 @@
-//! Lazy description of a verb's arguments: clap builds them only when the verb is typed.
+//! Lazily built arguments: clap builds a verb's arguments only when that verb is used.
 
 use clap::error::Error;
 use clap::{ArgMatches, Args, Command, FromArgMatches};

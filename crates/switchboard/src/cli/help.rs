@@ -1,4 +1,4 @@
-//! The layout of help texts: groups of verbs, examples, and one line for the global options.
+//! Layout of the help texts: groups of verbs, examples, and one line for the global options.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory};
 
 use super::Cli;
 
-/// The visible verbs under their headings, in the order of `switchboard --help`.
+/// The visible verbs under their headings, in the order that `switchboard --help` shows.
 pub(super) const GROUPS: [(&str, &[&str]); 7] = [
     ("Talk", &["send", "inbox", "wait", "ack", "receipt", "thread", "search", "tail", "channel", "watch"]),
     ("See", &["who", "agents", "route"]),
@@ -32,15 +32,15 @@ pub(super) const GROUPS: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// The global options in the help of a verb.
+/// Line about the global options that ends the help of a verb.
 const GLOBAL_OPTIONS: &str =
     "Global options: --json, --from NAME, --workspace FOLDER, -v (see `switchboard --help`)";
 
-/// The same for a verb that has an option `--from` of its own.
+/// Line about the global options for a verb with its own option `--from`.
 const OTHER_GLOBAL_OPTIONS: &str =
     "Global options: --json, --workspace FOLDER, -v (see `switchboard --help`)";
 
-/// The ids of the global options, which only the top-level help explains.
+/// Ids of the global options, which only the top-level help explains.
 const GLOBAL_IDS: [&str; 4] = ["json", "from", "workspace", "verbose"];
 
 /// The examples of a verb, for the end of its long help: command lines without a prompt.
@@ -49,14 +49,14 @@ macro_rules! examples {
 }
 pub(crate) use examples;
 
-/// The whole command line, with the verbs grouped in its help.
+/// Builds the whole command line, with the verbs grouped in the help.
 pub(crate) fn command() -> Command {
     let command = Cli::command();
     let template = template(&command);
     command.help_template(template)
 }
 
-/// The template of the top-level help, made of the verbs' own descriptions.
+/// Builds the template of the top-level help from the descriptions of the verbs.
 fn template(command: &Command) -> String {
     let styles = command.get_styles().clone();
     let (header, literal) = (styles.get_header(), styles.get_literal());
@@ -74,9 +74,10 @@ fn template(command: &Command) -> String {
     text
 }
 
-/// Adds the arguments to a verb, and completes its help and that of its sub-verbs.
+/// Adds the arguments to a verb, and completes the help of the verb and its sub-verbs.
 ///
-/// The list of verbs has the first sentence; `--help` has the longer text of the arguments.
+/// The list of verbs shows the verb's one-sentence description; `--help` of the verb shows the longer text of the
+/// arguments.
 pub(super) fn describe(verb: Command, augment: fn(Command) -> Command) -> Command {
     let about = verb.get_about().cloned();
     let verb = augment(verb.about(None));

@@ -1,4 +1,4 @@
-//! Options that several verbs share: one name, one value name, one help sentence.
+//! Options that several verbs share, so that all verbs use the same names and help texts.
 
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// Parses the data; empty if none was attached.
+    /// Parses the metadata as a JSON object; empty if none was given.
     pub(crate) fn parse(&self) -> Result<Map<String, Value>, Failure> {
         let Some(text) = &self.metadata else { return Ok(Map::new()) };
         serde_json::from_str(text).map_err(|error| {

@@ -1,4 +1,4 @@
-//! Parsers of option values. A refused value is reported in plain words, with the form that is accepted.
+//! Parsers of option values. Errors say which form is accepted.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use axum::http::HeaderName;
 use jiff::{SignedDuration, Timestamp};
 
-/// The longest duration, about a hundred years: later times do not fit into a timestamp of the journal.
+/// Upper bound of a duration, about a hundred years. Later times do not fit into a timestamp of the journal.
 const LONGEST: Duration = Duration::from_hours(24 * 36_500);
 
-/// The units of a duration, with their length in milliseconds. `ms` is for scripts that poll.
+/// Units of a duration and their lengths in milliseconds. `ms` is for scripts that poll.
 const UNITS: [(&str, f64); 5] =
     [("ms", 1.0), ("s", 1_000.0), ("m", 60_000.0), ("h", 3_600_000.0), ("d", 86_400_000.0)];
 
-/// An integer type of the command line.
+/// An integer type that an option accepts.
 pub(crate) trait Integer: FromStr + Copy + Display {
     const MIN: Self;
     const MAX: Self;
@@ -77,13 +77,13 @@ pub(crate) fn nonzero_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses the duration of a lease or a lifetime, longer than zero.
+/// Parses the duration of a lease or another lifetime, which must be longer than zero.
 pub(crate) fn lifetime(text: &str) -> Result<SignedDuration, String> {
     let duration = nonzero_duration(text)?;
     SignedDuration::try_from(duration).map_err(|_| "it is too long".to_owned())
 }
 
-/// Parses a moment.
+/// Parses a timestamp.
 pub(crate) fn timestamp(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| "it is not a time; write it like 2026-02-05T14:30:00Z".to_owned())
 }
@@ -93,7 +93,7 @@ pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "it is not an IP address with a port; write it like 127.0.0.1:8443".to_owned())
 }
 
-/// Parses a port.
+/// Parses a port number.
 pub(crate) fn port(text: &str) -> Result<u16, String> {
     text.parse().map_err(|_| "a port is a number from 0 to 65535 (--port or SWITCHBOARD_PORT)".to_owned())
 }

@@ -1,4 +1,4 @@
-//! `switchboard ack`
+//! The verb `switchboard ack`.
 
 use clap::Args;
 use serde_json::json;
@@ -45,7 +45,7 @@ pub(crate) async fn run(args: Ack, context: Context) -> Result<(), Failure> {
                 let failure = refusal(&context, error);
                 match &first_failure {
                     None => first_failure = Some(failure),
-                    // The first failure is the command's; the others would be lost.
+                    // The command returns the first failure; later failures are printed here, or they would be lost.
                     Some(_) => context.printer.note(&failure.message),
                 }
                 continue;
@@ -73,7 +73,9 @@ pub(crate) async fn run(args: Ack, context: Context) -> Result<(), Failure> {
     first_failure.map_or(Ok(()), Err)
 }
 
-/// Builds the failure for one message. A person who reads the mail of an agent may have forgotten to say so.
+/// Converts the error of one message into a failure.
+///
+/// If no agent name was given, a hint asks for one: a person may be acknowledging messages of an agent.
 fn refusal(context: &Context, error: ActionError) -> Failure {
     let failure = Failure::of_action("acknowledge", error);
     match (failure.exit, context.named()) {
@@ -84,7 +86,7 @@ fn refusal(context: &Context, error: ActionError) -> Failure {
     }
 }
 
-/// Parses an outcome.
+/// Parses an acknowledgement status.
 fn status(text: &str) -> Result<AckStatus, String> {
     let known = AckStatus::ALL.into_iter().find(|status| status.as_str() == text);
     known.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! `switchboard adopt`
+//! The verb `switchboard adopt`.
 
 use clap::Args;
 use door_workspace::Tree;
@@ -58,7 +58,7 @@ pub(crate) async fn run(args: Adopt, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Selects the database by name, or the only one there is.
+/// Selects the database with the given name, or the only database there is.
 fn choose(named: Option<String>, names: &[String]) -> Result<String, Failure> {
     let missing = |message: String| Failure::new("nothing_to_adopt", Exit::NotFound, message);
     match (named, names) {

@@ -1,4 +1,4 @@
-//! `switchboard agents`
+//! The verb `switchboard agents`.
 
 use clap::{Args, Subcommand};
 use door_workspace::Workspace;
@@ -195,8 +195,8 @@ fn print_table(context: &Context, rows: &[[String; 6]]) {
     }
 }
 
-/// Counts the unseen messages of an agent of this hub, as the agent itself is told. For an agent of another hub only
-/// that hub knows.
+/// Counts the unseen messages of an agent of this hub, up to 100,000. Returns 0 for an agent of another hub, because
+/// only that hub knows the count.
 pub(crate) async fn unread(workspace: &Workspace, agent: &AgentId) -> Result<usize, Failure> {
     if agent.realm.is_some() {
         return Ok(0);

@@ -1,4 +1,4 @@
-//! `switchboard audit`
+//! The verb `switchboard audit`.
 
 use clap::{Args, Subcommand};
 use door_workspace::Workspace;
@@ -12,7 +12,7 @@ use crate::cli::values::number;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// Entries per read of the journal. Bounds memory.
+/// Number of entries per read of the journal, which bounds memory use.
 const STEP: usize = 500;
 
 /// Verify the journal's chain of hashes, or export the journal.
@@ -106,7 +106,7 @@ async fn verify(workspace: &Workspace, context: &Context, noted: Option<ChainHea
         .hint("`switchboard audit export` has what is there; docs/audit.md says what can be made of it"))
 }
 
-/// Prints the intact parts of an audit as text.
+/// Prints which parts of the journal the audit found intact, as text.
 fn print(workspace: &Workspace, context: &Context, found: &Found) {
     let now = workspace.hub().now();
     let good = found.entries - found.bad.min(found.entries);
@@ -144,7 +144,7 @@ async fn export(
     }
 }
 
-/// Renders an entry as JSON. Scripts rely on these names.
+/// Renders a journal entry as JSON. Scripts rely on the key names.
 fn line(entry: &AuditEntry, bodies: bool) -> Value {
     let text = |hash: Option<ChainHash>| hash.map(|hash| hash.to_string());
     let mut line = json!({

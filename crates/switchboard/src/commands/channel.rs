@@ -1,4 +1,4 @@
-//! `switchboard channel`
+//! The verb `switchboard channel`.
 
 mod archive;
 mod list;
@@ -64,7 +64,7 @@ pub(crate) fn channel_named(text: &str) -> Result<Name, Failure> {
     })
 }
 
-/// Prints messages as in their files, or as text, and warns of skipped files on stderr.
+/// Prints messages, as JSON of their files or as text, and warns of skipped files on stderr.
 fn print(context: &Context, reading: &Transcript, now: Timestamp) -> Result<(), Failure> {
     let reader = context.reader()?;
     for message in &reading.messages {
@@ -80,7 +80,8 @@ fn print(context: &Context, reading: &Transcript, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// Renders one line of facts and the indented text. Messages in files are unverified, and a model is told so.
+/// Renders a message as a header line and its indented text. Messages in files are unverified, and the output says so
+/// if the reader is a model.
 fn text(message: &ChannelMessage, now: Timestamp, reader: Reader) -> String {
     let (bold, dim) = (anstyle::Style::new().bold(), anstyle::Style::new().dimmed());
     let trust = match reader {

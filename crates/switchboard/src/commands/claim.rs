@@ -1,4 +1,4 @@
-//! `switchboard claim`
+//! The verb `switchboard claim`.
 
 use clap::Args;
 use jiff::SignedDuration;
@@ -83,7 +83,7 @@ fn refused(error: ActionError) -> Failure {
     Failure::of_action("claim", error)
 }
 
-/// Prints a claim as text or JSON. Scripts rely on the names of its fields.
+/// Prints a claim as text or JSON. Scripts rely on the JSON key names.
 pub(crate) fn print(context: &Context, claim: &TaskClaim, did: &str) {
     let TaskClaim { task, holder, fence, note, claimed_at, until } = claim;
     if context.printer.is_json() {

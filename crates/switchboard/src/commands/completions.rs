@@ -1,4 +1,4 @@
-//! `switchboard completions`
+//! The verb `switchboard completions`.
 
 use clap::Args;
 use clap_complete::Shell;

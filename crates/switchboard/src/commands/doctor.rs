@@ -1,4 +1,4 @@
-//! `switchboard doctor`
+//! The verb `switchboard doctor`.
 
 mod disk;
 mod doors;
@@ -75,7 +75,7 @@ impl Check {
 
 pub(crate) async fn run(args: Doctor, context: Context) -> Result<(), Failure> {
     let folder = context.workspace_folder()?;
-    // First of all: a server that was stopped within a transaction keeps the database locked.
+    // This check comes first: a server that was stopped within a transaction keeps the database locked.
     if let Some(check) = doors::silent_server(&folder).await {
         print(&context, &check);
     }
@@ -130,7 +130,7 @@ fn print(context: &Context, check: &Check) {
         Status::Warn => "warn ",
         Status::Fail => "FAIL ",
     };
-    // A file name may contain a line break; its second part must not look like a line of the report.
+    // A file name may contain a line break, and the text after it must not look like a line of the report.
     let message = crate::show::plain(&check.message).replace('\n', "\n    ");
     context.printer.line(format_args!("{mark} {}: {message}", check.subject));
     if let Some(hint) = &check.hint {
@@ -228,7 +228,7 @@ async fn examine(
     };
     checks.extend(done.map(|done| Check::new("database", Status::Fixed, done)));
     checks.extend(doors::server(&workspace, fix)?);
-    // First, so that restored deliveries are delivered with all others.
+    // Lost deliveries are restored first, so that they are then delivered with all others.
     progress.step("searching for lost deliveries");
     let deliveries = journal::deliveries(&workspace, fix, extent).await?;
     if fix {
@@ -257,7 +257,7 @@ async fn examine(
     Ok(checks)
 }
 
-/// Reports quarantined databases and side files from elsewhere; none is reported as no check at all.
+/// Reports quarantined databases, and side files from another machine. Returns no check if there are none.
 async fn quarantined(tree: &Tree, key: Option<HubKey>) -> Result<Vec<Check>, Failure> {
     let Some(key) = key else { return Ok(Vec::new()) };
     let names = ForeignDatabase::list(tree.root().clone(), key).await?;
@@ -289,7 +289,7 @@ fn clients(context: &Context) -> Vec<Check> {
     install::find_missing_programs(context).into_iter().map(check).collect()
 }
 
-/// Checks the MCP servers of the workspace; no servers, no check.
+/// Checks the MCP servers of the workspace. Returns no check if there are none.
 fn servers(settings: &config::Settings, places: &SuitePaths, problems: &[Issue]) -> Vec<Check> {
     let (found, trust) = (discover(&settings.suites, places), TrustStore::load(places));
     let problem = |problem: &Issue| {
@@ -298,7 +298,7 @@ fn servers(settings: &config::Settings, places: &SuitePaths, problems: &[Issue])
     };
     let mut checks: Vec<Check> =
         found.issues.iter().map(|broken| Check::new("servers", Status::Fail, problem(broken))).collect();
-    // Colliding names and invalid rules: the server exists, but not as configured.
+    // Colliding names and invalid rules are only warnings: the server exists, but not as configured.
     let odd = problems.iter().filter(|problem| !found.issues.contains(problem)).chain(&found.warnings);
     checks.extend(odd.map(|odd| Check::new("servers", Status::Warn, problem(odd))));
     for child in &found.children {
@@ -328,7 +328,7 @@ fn servers(settings: &config::Settings, places: &SuitePaths, problems: &[Issue])
     checks
 }
 
-/// Warns if Git tracks files of `.switchboard/`: a clone contains them, with messages and secrets.
+/// Warns if Git tracks files of `.switchboard/`, because every clone would contain their messages and secrets.
 async fn repository(folder: &Path) -> Option<Check> {
     let mut git = switchboard_sys::git::command(folder)
         .args(["ls-files", "--", ".switchboard"])

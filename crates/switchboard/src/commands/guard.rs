@@ -1,4 +1,4 @@
-//! `switchboard guard`
+//! The verb `switchboard guard`.
 
 mod git;
 mod hook;
@@ -40,8 +40,7 @@ enum Verb {
 pub(crate) async fn run(args: Guard, context: Context) -> Result<(), Failure> {
     match args.command {
         None => match check(&context).await {
-            // Code 1 means "reserved by another agent" and nothing else, so that a hook can tell it from "could not
-            // be checked".
+            // Exit code 1 only means "reserved by another agent", so that a hook can tell it from a check that failed.
             Err(failure) if failure.exit == Exit::Failed && failure.code != "reserved" => {
                 Err(Failure { exit: Exit::Temporary, ..failure })
             }
@@ -55,7 +54,7 @@ pub(crate) async fn run(args: Guard, context: Context) -> Result<(), Failure> {
 async fn check(context: &Context) -> Result<(), Failure> {
     let current_folder = std::env::current_dir().map_err(anyhow::Error::from)?;
     let tree = WorkTree::of(&current_folder)?;
-    // Git may get its folder from the environment, and passes that on to hooks.
+    // Git may take its folder from `GIT_DIR`, which it also sets for hooks.
     if tree.root == tree.repository && std::env::var_os("GIT_DIR").is_none() {
         let message = format!("there is no repository of Git in {} or above it", current_folder.display());
         return Err(Failure::new("no_repository", Exit::NotFound, message)

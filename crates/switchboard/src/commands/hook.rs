@@ -1,9 +1,9 @@
-//! `switchboard hook`
+//! The verb `switchboard hook`, which the hooks of clients run.
 //!
-//! The command that a client's hooks run. `input` parses the client's JSON on stdin, `output` renders the response,
-//! `agent` finds whose mail it is, `idle` waits beside an idle session. A client must never be disturbed: without a
-//! workspace or an agent there is no output, and no error ends with exit code 2, by which hooks block what a client
-//! is about to do.
+//! `input` parses the client's JSON on stdin, `output` renders the response, `agent` finds the agent whose messages are
+//! shown, and `idle` waits for messages while a session is idle. A hook must never disturb the client: without a
+//! workspace or an agent there is no output, and no error ends with exit code 2, by which a hook blocks the client's
+//! current action.
 
 mod agent;
 mod idle;
@@ -26,7 +26,7 @@ use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::person::lineage;
 
-/// Most bytes of text in a hook's response: Claude Code truncates at 10,000 characters, Codex at about as many.
+/// Maximum bytes of text in a hook's response: Claude Code truncates at 10,000 characters, Codex at about as many.
 const MAX_BYTES: usize = 9_500;
 
 /// Show new messages to an agent's model; called by the hooks of its client.
@@ -80,7 +80,7 @@ pub(crate) enum Event {
 }
 
 impl Client {
-    /// Name of the client in `switchboard install NAME`, and the default name of its agent.
+    /// Returns the client's name in `switchboard install NAME`, which is also its agent's default name.
     pub(crate) fn cli_name(self) -> &'static str {
         match self {
             Self::Claude => "claude",
@@ -88,7 +88,7 @@ impl Client {
         }
     }
 
-    /// Interface name that the client's agents register with.
+    /// Returns the interface name with which the client's agents register.
     fn interface(self) -> &'static str {
         match self {
             Self::Claude => "claude-code",
@@ -98,7 +98,7 @@ impl Client {
 }
 
 impl Event {
-    /// Name of the event in the client's settings. A session is idle after either of two events.
+    /// Returns the name of the event in the client's settings. `Idle` follows either of two client events.
     pub(crate) fn client_name(self) -> &'static str {
         match self {
             Self::SessionStart => "SessionStart",
@@ -108,7 +108,7 @@ impl Event {
         }
     }
 
-    /// Name of the event on our command line.
+    /// Returns the name of the event on the command line of `switchboard hook`.
     pub(crate) fn cli_name(self) -> &'static str {
         match self {
             Self::SessionStart => "session-start",
@@ -119,7 +119,7 @@ impl Event {
         }
     }
 
-    /// Status of the agent after this event, if it changes.
+    /// Returns the agent's status after this event; `None` if the event does not change it.
     fn status(self) -> Option<&'static str> {
         match self {
             Self::SessionStart | Self::Stop | Self::Idle => Some("idle"),
@@ -130,7 +130,7 @@ impl Event {
 }
 
 pub(crate) async fn run(args: Hook, context: Context) -> Result<(), Failure> {
-    // Exit code 2 would block the client.
+    // Exit code 2 would block the client's current action, so another code is returned.
     run_hook(args, context).await.map_err(|failure| match failure.exit {
         Exit::Usage => Failure { exit: Exit::Failed, ..failure },
         _ => failure,
@@ -144,13 +144,13 @@ async fn run_hook(args: Hook, context: Context) -> Result<(), Failure> {
                 "an idle Codex is reached as a worker, or in a terminal by `switchboard run --notify-mail`",
             ));
     }
-    // A worker receives its messages as prompts.
+    // A worker receives its messages as prompts, so its hooks print none.
     let is_worker = lineage().launch().is_some_and(|launch| launch.kind == LaunchKind::Worker);
     if is_worker || (args.event == Event::Idle && !idle::can_wake()) {
         return Ok(());
     }
     let input = Input::read(args.event)?;
-    // A subagent's model would see the mail, and its main model would not.
+    // The messages would be shown to the subagent's model and never to the main model.
     if input.is_of_a_subagent() {
         return Ok(());
     }
@@ -166,7 +166,7 @@ async fn run_hook(args: Hook, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints new mail in the form that the client's hook expects.
+/// Prints a digest of new messages in the form that the client's hook expects.
 async fn print_digest(
     args: &Hook,
     input: &Input,
@@ -174,7 +174,7 @@ async fn print_digest(
     agent: &AgentId,
 ) -> Result<(), Failure> {
     register_if_unknown(args.client, workspace, agent).await?;
-    // Ingests files dropped a moment ago; without `serve` no other process may have done so.
+    // Ingest files that were dropped a moment ago: without `serve`, no other process may have done so.
     workspace.scan_mailbox(agent).await?;
     let again = args.event == Event::Stop && !input.stop_hook_active;
     let digest =
@@ -191,7 +191,7 @@ async fn print_digest(
     Ok(())
 }
 
-/// Registers an agent that only a hook names, so that others can write to it.
+/// Registers an agent that is known only from a hook, so that other agents can write to it.
 async fn register_if_unknown(client: Client, workspace: &Workspace, agent: &AgentId) -> Result<(), Failure> {
     if workspace.hub().directory().await?.agent(agent).is_none() {
         let new = ChatRegistration::new(agent.name.clone(), client.interface());

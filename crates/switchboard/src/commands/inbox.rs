@@ -1,4 +1,4 @@
-//! `switchboard inbox`
+//! The verb `switchboard inbox`.
 
 use clap::Args;
 use door_workspace::{Workspace, WorkspaceError};
@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show;
 
-/// Upper bound of the count: the difference between 5,000 and 6,000 does not matter.
+/// Upper bound of the message count. The difference between 5,000 and 6,000 unread messages does not matter.
 const COUNTED: usize = 1000;
 
 /// Read a mailbox, oldest message first.
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
     let owner = context.mailbox_owner(args.agent.as_deref(), &directory)?;
     known_mailbox(&workspace, &owner, &directory).await?;
     workspace.scan_mailbox(&owner).await?;
-    // The sender's process may have been killed before the delivery; the message is there to be read.
+    // The sender's process may have been killed before it delivered the message, so deliver pending files first.
     if !hub.mailboxes().pending_files(owner.clone()).await?.is_empty() {
         workspace.drain_deliveries().await?;
     }
@@ -86,7 +86,7 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
         ));
     }
     if context.reads_own(&owner, &directory)? && !args.archived {
-        // A truncated message does not count as seen.
+        // A message that is shown truncated does not count as seen.
         let whole = |mail: &&switchboard_hub::MailboxMessage| {
             printer.is_json() || show::shows_all(&mail.stored, args.bodies.full, reader)
         };
@@ -132,7 +132,7 @@ async fn summarise(
     Ok(())
 }
 
-/// Refuses the mailbox of an unknown agent, most likely a typing error.
+/// Rejects the mailbox of an unknown agent, which is most likely a typing error.
 pub(crate) async fn known_mailbox(
     workspace: &Workspace,
     owner: &AgentId,
@@ -170,7 +170,7 @@ pub(crate) async fn seq_of(
     }
 }
 
-/// Describes a message that retention may have removed: continuing from it might skip messages.
+/// Returns a failure if retention may have removed the message: continuing after it might skip messages.
 async fn expired(workspace: &Workspace, text: &str) -> Result<Option<Failure>, Failure> {
     let hub = workspace.hub();
     let oldest = hub.journal().oldest_retained().await?;
@@ -178,7 +178,7 @@ async fn expired(workspace: &Workspace, text: &str) -> Result<Option<Failure>, F
     else {
         return Ok(None);
     };
-    // An id contains its time; everything removed was accepted before the first entry that remains.
+    // An id contains its time, and all removed messages were accepted before the oldest entry that remains.
     let first = hub.journal().entries(oldest - 1, 1).await?.items.into_iter().next();
     let (made, _) = MessageId::parts(id);
     let is_older = first.is_none_or(|first| {

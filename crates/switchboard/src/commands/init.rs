@@ -1,4 +1,4 @@
-//! `switchboard init`
+//! The verb `switchboard init`.
 
 mod import;
 
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
     let agents = args.agents.iter().map(|name| Name::parse(name)).collect::<Result<Vec<_>, _>>()?;
     let folder = context.new_workspace_folder()?;
     let settings = config::load(&folder)?;
-    // The import is parsed before anything is created: if it is invalid, nothing changes.
+    // Parse the import before anything is created, so that an invalid import changes nothing.
     let plan = import::Plan::read(&args, &folder)?;
     let (tree, made) = Tree::create(&folder)?;
     let key = ownership::hub_key(&folder)?;
@@ -100,7 +100,7 @@ pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
         printer.object(&object);
         return Ok(());
     }
-    // A name may contain spaces, and this line is to be pasted into a shell.
+    // The printed command must be safe to paste into a shell, and a name may contain spaces.
     let first = names.first().map_or("codex", String::as_str);
     let first = if first.contains(' ') { format!("\"{first}\"") } else { first.to_owned() };
     printer.line("Next:");

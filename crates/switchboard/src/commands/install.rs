@@ -1,8 +1,8 @@
-//! `switchboard install` and `switchboard uninstall`
+//! The verbs `switchboard install` and `switchboard uninstall`.
 //!
-//! A client's settings belong to their owner: they are read as a whole, changed in as few places as possible, with
-//! comments and order retained, and written atomically beside a copy of the old file. `entries` is what we write,
-//! `json` and `toml` edit a text, `settings` is the file around the text.
+//! A client's settings belong to their owner. They are changed in as few places as possible, with comments and order
+//! retained, and written atomically with a backup of the old file. `entries` contains the entries that we write, `json`
+//! and `toml` edit the text, and `settings` reads and writes the file.
 
 mod entries;
 mod json;
@@ -77,17 +77,17 @@ pub(crate) fn install(args: &Install, context: &Context) -> Result<(), Failure> 
     if named.as_ref().is_some_and(Name::is_human) {
         return Err(Failure::new("reserved_name", Exit::NotAllowed, "'human' is the person, not an agent"));
     }
-    // A project's files are shared with its whole team.
+    // The settings of a project are shared with the team, so they name the program without its path where possible.
     let program =
         if args.targets.user { crate::program::own_path()? } else { crate::program::shared_name()? };
     for client in &args.targets.clients {
         let files = files(*client, args.targets.user, context)?;
         let (mut servers, mut hooks) = (Settings::read(files.servers)?, Settings::read(files.hooks)?);
-        // An existing server keeps its agent's name: hooks and server must mean the same agent.
+        // An existing server entry keeps its agent's name: the hooks and the server must refer to the same agent.
         let named_agent = servers.edit(|text| agent_in(*client, text).map(|agent| (None, agent)))?;
         let agent = match named.as_ref().map(ToString::to_string).or(named_agent) {
             Some(agent) => Some(agent),
-            // In user settings the project is unknown; the agent is found when the client runs.
+            // User settings apply to all projects, so the agent is determined when the client runs.
             None if args.targets.user => None,
             None => Some(client.cli_name().to_owned()),
         };
@@ -113,8 +113,8 @@ pub(crate) fn uninstall(args: &Uninstall, context: &Context) -> Result<(), Failu
     Ok(())
 }
 
-/// Lists entries of ours whose program no longer exists: the file, and the program. Files that cannot be read or
-/// parsed are skipped.
+/// Lists our entries whose program no longer exists, with the settings file and the program. Skips files that cannot be
+/// read or parsed.
 pub(crate) fn find_missing_programs(context: &Context) -> Vec<(Client, bool, PathBuf, String)> {
     let mut gone = Vec::new();
     for (client, user) in
@@ -158,7 +158,7 @@ fn files(client: Client, user: bool, context: &Context) -> Result<Files, Failure
         return Ok(match client {
             Client::Claude => {
                 let folder = own("CLAUDE_CONFIG_DIR", ".claude")?;
-                // In the parent folder, unless the variable moved both.
+                // The file is in the home folder, unless `CLAUDE_CONFIG_DIR` moves it too.
                 let servers = own("CLAUDE_CONFIG_DIR", "")?.join(".claude.json");
                 Files {
                     servers: SettingsPath::in_user_folder(servers),
@@ -182,7 +182,7 @@ fn files(client: Client, user: bool, context: &Context) -> Result<Files, Failure
     })
 }
 
-/// Returns the folder that a variable names, or one below home.
+/// Returns the folder that an environment variable names, or else a folder below home.
 fn home(variable: &str, below_home: &str) -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set(variable).or_else(|| Some(set("HOME")?.join(Path::new(below_home))))
@@ -227,7 +227,7 @@ fn write(files: [Settings; 2], client: Client, targets: &Targets, context: &Cont
     Ok(())
 }
 
-/// Describes what the owner still has to do.
+/// Describes the next step that the owner of the settings has to take.
 fn next_step(client: Client, user: bool) -> &'static str {
     match (client, user) {
         (Client::Claude, false) => {

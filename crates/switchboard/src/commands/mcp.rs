@@ -1,4 +1,4 @@
-//! `switchboard mcp`
+//! The verb `switchboard mcp`.
 
 use clap::Args;
 use door_suites::Suites;
@@ -20,7 +20,7 @@ use crate::context::{Context, Open, WATCHER_POLL_INTERVAL};
 use crate::failure::{Exit, Failure};
 use crate::front::{Front, RawBypass};
 
-/// Version of this program. Another version may have other tools.
+/// Version of this program. Sessions are relayed only to the same version, because another may have other tools.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Serve MCP on stdin and stdout, for an agent's client.
@@ -41,10 +41,10 @@ pub(crate) struct Mcp {
     alone: bool,
 }
 
-/// Socket on which `serve` answers the sessions of other processes.
+/// Name of the socket on which `serve` accepts relayed sessions of other processes.
 pub(crate) const SOCKET: &str = "mcp.sock";
 
-/// Calls to replay or retry when the session moves to another server.
+/// Tools whose calls may be replayed or retried when the session moves to another server.
 const TOOL_TRAITS: ToolTraits = ToolTraits {
     is_session_state: switchboard_tools::registers_agent,
     is_retryable: switchboard_tools::is_idempotent,
@@ -92,7 +92,8 @@ pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {
     result
 }
 
-/// True if this process itself runs behind a suite. `serve` would not detect that relaying to it forms a cycle.
+/// Returns true if this process itself runs behind a suite. Relaying to `serve` would then form a cycle, which `serve`
+/// would not detect.
 fn runs_inside_suite() -> bool {
     std::env::var_os(door_suites::PROXY_CHAIN_VARIABLE).is_some_and(|via| !via.is_empty())
 }
@@ -136,7 +137,7 @@ impl LocalServer {
         Ok(Self { open, suites, front })
     }
 
-    /// Creates the handler of the one session.
+    /// Creates the handlers of the only session.
     fn session(&self) -> (Front, RawBypass) {
         let server = self.front.for_new_session();
         let bypass = server.raw_bypass();
@@ -149,7 +150,7 @@ impl LocalServer {
     }
 }
 
-/// Updates this process with the router's nodes and the agents of other hubs, as other processes record them.
+/// Polls the presence of the router's nodes and of other hubs' agents, which other processes record, until `shutdown`.
 async fn follow_presence(workspace: Workspace, shutdown: CancellationToken) {
     loop {
         let result = load_presence(workspace.hub()).await;
@@ -163,7 +164,7 @@ async fn follow_presence(workspace: Workspace, shutdown: CancellationToken) {
     }
 }
 
-/// Cancels `shutdown` at SIGTERM and SIGINT, and at SIGHUP unless this process outlives its terminal.
+/// Cancels `shutdown` on SIGTERM and SIGINT, and on SIGHUP unless this process is meant to outlive its terminal.
 pub(crate) fn stop_at_signals(shutdown: CancellationToken) -> Result<(), Failure> {
     let mut kinds = vec![SignalKind::terminate(), SignalKind::interrupt()];
     if !switchboard_sys::platform::ignores_hangup() {

@@ -1,4 +1,4 @@
-//! `switchboard reap`
+//! The verb `switchboard reap`.
 
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
@@ -22,7 +22,7 @@ pub(crate) async fn run(_: Reap) -> Result<(), Failure> {
     Ok(reaper::run(stdin.map_err(anyhow::Error::from)?).await.map_err(anyhow::Error::from)?)
 }
 
-/// Returns the reapers of this process, which run this program.
+/// Returns the client that runs this program as a reaper of child processes; `None` if the program's path is unknown.
 pub(crate) fn guard() -> Option<ReaperClient> {
     static GUARD: OnceLock<Option<ReaperClient>> = OnceLock::new();
     GUARD.get_or_init(|| Some(ReaperClient::new(platform::own_program().ok()?, ["reap"]))).clone()

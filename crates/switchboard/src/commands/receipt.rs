@@ -1,4 +1,4 @@
-//! `switchboard receipt`
+//! The verb `switchboard receipt`.
 
 use clap::Args;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `switchboard release`
+//! The verb `switchboard release`.
 
 use clap::Args;
 use switchboard_actions::{self as actions, Actor};

@@ -1,4 +1,4 @@
-//! `switchboard renew`
+//! The verb `switchboard renew`.
 
 use clap::Args;
 use jiff::SignedDuration;

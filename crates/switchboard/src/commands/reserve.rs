@@ -1,4 +1,4 @@
-//! `switchboard reserve`
+//! The verb `switchboard reserve`.
 
 use clap::Args;
 use jiff::SignedDuration;
@@ -78,7 +78,7 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Prints a reservation as text or JSON. Scripts rely on the names of its fields.
+/// Prints a reservation as text or JSON. Scripts rely on the JSON key names.
 fn print(context: &Context, reservation: &Reservation, here: &WorkTree) {
     let Reservation { holder, tree, pattern, shared, note, made_at, until } = reservation;
     if context.printer.is_json() {

@@ -1,4 +1,4 @@
-//! `switchboard resume`
+//! The verb `switchboard resume`.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure};
 use crate::person::{Consent, require_person};
 use crate::show;
 
-/// How long this process delivers resumed messages. Others remain queued.
+/// Timeout for delivering the resumed messages in this process. Undelivered messages remain queued.
 const ARRIVAL: Duration = Duration::from_secs(2);
 
 /// List messages stopped by loop limits or budgets, or deliver them.
@@ -91,7 +91,7 @@ async fn resume(workspace: &Workspace, context: &Context, what: Option<&str>) ->
     Ok(())
 }
 
-/// Resolves an agent by its name, or a conversation by any of its messages.
+/// Resolves an agent by its name, or a conversation by the id of any of its messages.
 async fn selection(workspace: &Workspace, text: &str) -> Result<Selection, Failure> {
     let hub = workspace.hub();
     if let Ok(agent) = text.parse::<AgentId>()
@@ -109,7 +109,7 @@ async fn selection(workspace: &Workspace, text: &str) -> Result<Selection, Failu
     Ok(Selection::Thread(thread))
 }
 
-/// Failure for a text that is neither an agent nor a message.
+/// Builds the failure for a text that names neither an agent nor a message.
 fn unknown(text: &str, directory: &Directory) -> Failure {
     let names: Vec<String> = directory.agents().map(|agent| agent.id.to_string()).collect();
     let near = suggest_similar(text, names.iter().map(String::as_str));

@@ -1,4 +1,4 @@
-//! `switchboard route`
+//! The verb `switchboard route`.
 
 use std::fmt::Write;
 
@@ -63,7 +63,7 @@ pub(crate) async fn run(args: RouteTo, context: Context) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Builds the message as `send` would now.
+/// Builds the message that `send` would send, without sending it.
 fn draft_message(hub: &Hub, from: AgentId, to: Address) -> Message {
     let id: MessageId = hub.next_id();
     Message {
@@ -128,7 +128,7 @@ fn object(candidates: &RouteCandidates, to: &Address, is_served: bool) -> Value 
     })
 }
 
-/// Explains why the address leads to the recipient.
+/// Explains why an address resolves to a recipient.
 fn explain_recipient(candidates: &RouteCandidates, to: &Address) -> String {
     let because = match &candidates.recipient.resolved_via {
         ResolvedVia::Name => "has that name".to_owned(),
@@ -161,7 +161,7 @@ fn explain_route(fit: RouteRank, is_chosen: bool) -> &'static str {
     }
 }
 
-/// True if only `serve` delivers through this door.
+/// Returns true if only `serve` delivers through this door.
 fn needs_serve(door: Door) -> bool {
     match door {
         Door::Workspace | Door::Channels => false,

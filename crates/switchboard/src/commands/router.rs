@@ -1,4 +1,4 @@
-//! `switchboard router`
+//! The verb `switchboard router`.
 
 mod running;
 
@@ -17,7 +17,7 @@ use crate::commands::mcp::stop_at_signals;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// Largest tokens file; it has one line per token.
+/// Maximum size of the tokens file, which has one line per token.
 const TOKENS: u64 = 64 << 10;
 
 /// Let a program drive workers over NDJSON on stdin or a socket.
@@ -83,7 +83,7 @@ pub(crate) async fn run(args: Router, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Serves the parent program until it closes the connection and all events are written.
+/// Serves the parent program over stdio until it disconnects and all events are written.
 async fn stdio(args: &Router, running: &Running, shutdown: CancellationToken) -> Result<(), Failure> {
     let (input, output) = (standard_input()?, standard_output()?);
     let (eof, closing) = (CancellationToken::new(), CancellationToken::new());
@@ -111,7 +111,7 @@ async fn stdio(args: &Router, running: &Running, shutdown: CancellationToken) ->
         served = serving => served,
         () = ending => Ok(()),
     };
-    // No client reads any more, so no work remains.
+    // The only client has disconnected, so its workers end too.
     running.close().await;
     match served {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -129,7 +129,7 @@ fn announce(context: &Context, address: &str) {
     }
 }
 
-/// Collects a new token for the user and those of the file for other owners.
+/// Creates a new token for the user, and reads the tokens of other owners from the file.
 fn tokens(file: Option<&Path>) -> Result<Access, Failure> {
     let own = Token::generate()?.reveal().to_owned();
     let mut tokens = vec![AccessToken { token: own, owner: None }];

@@ -1,8 +1,8 @@
-//! `switchboard run`
+//! The verb `switchboard run`.
 //!
-//! The person's terminal is put into raw mode, and all bytes pass unchanged in both directions through a pty in
-//! which the agent's program runs. `outer` is the person's side, `keyboard` writes into the pty for the person and
-//! for messages, `mail` selects what to type, and `session` connects them.
+//! It puts the person's terminal into raw mode and passes all bytes unchanged, in both directions, through a pty in
+//! which the agent's program runs. `outer` is the person's terminal, `keyboard` writes the person's keys and the texts
+//! of messages into the pty, `mail` selects what to type, and `session` connects them.
 
 mod keyboard;
 mod mail;
@@ -91,11 +91,12 @@ pub(crate) async fn run(args: Run, context: Context) -> Result<(), Failure> {
     }
     open.close().await;
     let ended = ended.map_err(anyhow::Error::from)?;
-    // The program's own exit code, not one of ours.
+    // Pass on the program's exit code as is, not as one of ours.
     std::process::exit(ended.code);
 }
 
-/// Builds the command. Codex is prevented from serving this session by another session's daemon.
+/// Builds the command line of the program. Codex gets an option that stops another session's daemon from serving this
+/// session.
 fn command_line(command: &[OsString]) -> Vec<OsString> {
     let mut words = command.to_vec();
     let is_codex = |program: &OsString| Path::new(program).file_stem().is_some_and(|stem| stem == "codex");

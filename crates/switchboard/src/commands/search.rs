@@ -1,4 +1,4 @@
-//! `switchboard search`
+//! The verb `switchboard search`.
 
 use clap::Args;
 use switchboard_actions::{self as actions, Actor};
@@ -35,7 +35,7 @@ pub(crate) struct Search {
     bodies: FullBodies,
 }
 
-/// From this many messages on, indexing takes about half a second, so the delay is explained.
+/// Number of messages from which indexing takes about half a second, so that the delay is explained.
 const MANY: u64 = 10_000;
 
 pub(crate) async fn run(args: Search, context: Context) -> Result<(), Failure> {
@@ -45,7 +45,7 @@ pub(crate) async fn run(args: Search, context: Context) -> Result<(), Failure> {
         None => None,
     };
     let working = context.printer.working("searching");
-    // Without a terminal, one line explains the delay.
+    // Without a spinner, one line explains the delay.
     let is_explained = std::cell::Cell::new(context.printer.is_json() || working.is_some());
     let progress = |missing: u64| match &working {
         Some(bar) => bar.set_message(format!("indexing {missing} messages that were never searched")),

@@ -1,4 +1,4 @@
-//! `switchboard send`
+//! The verb `switchboard send`.
 
 mod answer;
 
@@ -22,7 +22,7 @@ use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show;
 
-/// How long `send` waits for the recipient's mailbox file. It takes longer only if the disk hangs.
+/// Timeout for delivery to the recipient's mailbox. It expires only if the disk hangs.
 const ARRIVAL: Duration = Duration::from_secs(10);
 
 /// Send a message to an agent, a team, a channel or everyone.
@@ -96,7 +96,7 @@ pub(crate) struct Send {
 }
 
 impl Send {
-    /// True if it waits for the reply.
+    /// Returns true if the command waits for the reply.
     pub(crate) fn waits(&self) -> bool {
         self.wait
     }
@@ -107,7 +107,7 @@ pub(crate) async fn run(mut args: Send, context: Context) -> Result<(), Failure>
     if args.routed {
         route_text(&mut args)?;
     }
-    // Before the workspace is opened: an invalid address needs none.
+    // Validate the address before opening the workspace, because an invalid address needs none.
     if let Some(to) = &args.to {
         to.parse::<Address>()?;
     }
@@ -135,7 +135,7 @@ pub(crate) async fn run(mut args: Send, context: Context) -> Result<(), Failure>
         }
     }
     if unmounted.is_none() {
-        // The message is accepted either way: if the mailbox does not respond in time, the outbox retries.
+        // The message is already accepted: if the mailbox does not respond in time, the outbox retries.
         let settled =
             tokio::time::timeout(ARRIVAL, workspace.hub().deliveries().wait_until_settled(accepted.id)).await;
         drop(settled);
@@ -160,7 +160,7 @@ pub(crate) async fn run(mut args: Send, context: Context) -> Result<(), Failure>
     result
 }
 
-/// Adds to an unknown recipient that it may be one that only reads files.
+/// Adds a hint to the error of an unknown recipient: `--allow-unregistered` addresses an agent that only reads files.
 fn unknown_to_files(failure: Failure) -> Failure {
     let hint = failure.hint.clone().unwrap_or_default();
     match failure.code {
@@ -171,7 +171,7 @@ fn unknown_to_files(failure: Failure) -> Failure {
     }
 }
 
-/// Takes the first argument of a routed message as its text.
+/// Moves the first argument of a routed message, which has no recipient, into its text.
 fn route_text(args: &mut Send) -> Result<(), Failure> {
     match (args.to.take(), &args.text.text) {
         (Some(_), Some(_)) => Err(Failure::new("usage", Exit::Usage, "--routed takes no recipient")
@@ -183,7 +183,7 @@ fn route_text(args: &mut Send) -> Result<(), Failure> {
     }
 }
 
-/// Builds the action's request.
+/// Builds the request of the action `send`.
 fn request(args: &Send) -> Result<actions::Send, Failure> {
     Ok(actions::Send {
         metadata: args.metadata.parse()?,
@@ -211,7 +211,7 @@ async fn print_receipt(
         return Ok(());
     }
     printer.line(format_args!("{}", door_workspace::native_id(&stored.message)));
-    // The presence of agents with a mailbox is already known to this process.
+    // Only agents without a mailbox need this: the presence of the others is already known to this process.
     if receipt.deliveries.iter().any(|delivery| delivery.route.door() != Door::Workspace) {
         load_presence(workspace.hub()).await?;
     }
@@ -225,7 +225,7 @@ async fn print_receipt(
             PresenceState::Offline => ", offline",
         };
         match watched.get(&delivery.agent).filter(|_| delivery.route.door() == Door::Workspace) {
-            // The agent is awake, but does not read its mailbox.
+            // The agent is awake, but it reads a channel and not its mailbox.
             Some(channel) => printer.note(format_args!(
                 "{0}: {1}; its watcher answers in a channel: `switchboard send '#{channel}' \"@{0} …\"`",
                 delivery.agent, delivery.state
@@ -242,7 +242,7 @@ async fn print_receipt(
     Ok(())
 }
 
-/// Returns the channels that recipients watch now, for those that read channels.
+/// Returns the channels that recipients watch now. Reads the heartbeats only if a recipient reads channels.
 async fn watched(
     context: &Context,
     workspace: &Workspace,
@@ -267,8 +267,8 @@ async fn watched(
         .collect())
 }
 
-/// Returns the failure if a message was accepted but not delivered. A sender that waits for a reply also waits for a
-/// disconnected peer.
+/// Returns a failure if a message was accepted but not delivered. With `waits`, a delivery to a disconnected peer is
+/// not a failure: the sender waits for the reply anyway.
 fn undelivered(receipt: &Receipt, waits: bool) -> Option<Failure> {
     if let Some(failure) = undeliverable(receipt) {
         return Some(failure);
@@ -276,7 +276,7 @@ fn undelivered(receipt: &Receipt, waits: bool) -> Option<Failure> {
     let is_far = |d: &Delivery| matches!(d.route.door(), Door::Swarm | Door::Nats);
     let late = |d: &&Delivery| match d.state {
         DeliveryState::Failed { .. } => !(waits && is_far(d)),
-        // The delivery is local, and it was awaited: the disk has a problem.
+        // A local delivery was already waited for, so if it is still pending, the disk has a problem.
         DeliveryState::Queued | DeliveryState::InFlight => d.route.door() == Door::Workspace,
         _ => false,
     };
@@ -293,7 +293,7 @@ fn undelivered(receipt: &Receipt, waits: bool) -> Option<Failure> {
     }))
 }
 
-/// Returns the failure if every delivery has ended and no recipient has the message.
+/// Returns a failure if every delivery has ended and no recipient received the message.
 fn undeliverable(receipt: &Receipt) -> Option<Failure> {
     let is_over = |d: &Delivery| matches!(d.state, DeliveryState::Refused | DeliveryState::Expired);
     let first = receipt.deliveries.first().filter(|_| receipt.deliveries.iter().all(is_over))?;

@@ -1,4 +1,4 @@
-//! `switchboard serve`
+//! The verb `switchboard serve`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// Returns the settings of the swarms; listener options of the command line override the file.
+    /// Returns the settings of the swarms. Listener options of the command line override the settings file.
     fn swarm(&self, settings: &Settings) -> Result<Option<door_swarm::Config>, Failure> {
         let Some(header) = self.behind_proxy.clone() else { return settings.swarm() };
         let mut config = settings.swarm()?.ok_or_else(|| {
@@ -75,10 +75,10 @@ impl Serve {
     }
 }
 
-/// Default address for a proxy's requests, which docs/proxy.md uses.
+/// Default listen address behind a reverse proxy, as docs/proxy.md describes it.
 const BEHIND_PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 
-/// Enough for the most sessions and connections, with files to spare.
+/// Limit of open files to request: enough for the maximum number of sessions and connections, with files to spare.
 const OPEN_FILES: u64 = 16_384;
 
 pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
@@ -103,7 +103,7 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
             tracing::warn!(error = %error, "no terminals are served");
         }
     });
-    // The doors run until the last client is answered, and then deliver what it sent.
+    // The doors run until the last client is answered, so that they deliver its messages too.
     let doors = CancellationToken::new();
     let channels = channel_config(&settings, &workspace);
     let channels = run_channels(channels, workspace.hub().clone(), doors.clone()).await?;
@@ -131,7 +131,8 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     let _ = tokio::join!(answered, terminals, channels, link, notified, swarm);
     suites.close().await;
     workspace.close().await;
-    // Only after the hub has closed: deliveries that wait for a worker are left to the next one.
+    // Workers are dropped only after the hub has closed: deliveries that wait for a worker are left to the next
+    // `serve`.
     drop(workers);
     drop(service);
     Ok(result?)
@@ -145,7 +146,7 @@ async fn link(config: Option<door_nats::Config>, hub: Hub, shutdown: Cancellatio
     }
 }
 
-/// Notifies the person of mail, if configured.
+/// Notifies the person of new messages until `shutdown`, if configured.
 async fn notify(config: Option<NotifyConfig>, workspace: Workspace, shutdown: CancellationToken) {
     if let Some(config) = config {
         crate::notify::run(config, workspace, shutdown).await;
@@ -171,7 +172,7 @@ fn announce(context: &Context, workspace: &Workspace, info: &ServerInfo, public:
     }
 }
 
-/// `GET /metrics`: the counters in Prometheus' text format.
+/// Serves `GET /metrics`: the counters in the Prometheus text format.
 fn metrics() -> axum::Router {
     let Some(counts) = telemetry::install_metrics() else { return axum::Router::new() };
     let show = move || {
@@ -222,14 +223,15 @@ impl Listening {
         let server = tokio::spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!(error = %error, "no longer listening");
-                // `serve` without its listener is an error.
+                // `serve` stops with an error if its listener fails.
                 shutdown.cancel();
             }
         });
         Ok(Self { server, attached, info, folder })
     }
 
-    /// Answers the sessions of other processes over stdio. If that fails, they continue by themselves.
+    /// Serves the relayed stdio sessions of other processes. If the socket cannot be opened, those processes serve
+    /// their sessions themselves.
     async fn answer_others(folder: &Dir, first: Arc<Front>, shutdown: CancellationToken) -> JoinHandle<()> {
         let listener = match SameUserListener::bind(socket_path(folder.path(), SOCKET)).await {
             Ok(listener) => listener,

@@ -1,4 +1,4 @@
-//! `switchboard suite`
+//! The verb `switchboard suite`.
 
 mod add;
 mod call;
@@ -23,7 +23,8 @@ use crate::config::Settings;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Examples, and the token counts of four well-known servers; `switchboard suite savings` counts those of the workspace.
+/// Examples, and the token counts of four well-known servers. `switchboard suite savings` measures those of the
+/// workspace.
 const HELP: &str = concat!(
     examples![
         "switchboard suite",
@@ -82,7 +83,7 @@ pub(crate) async fn run(args: Suite, context: Context) -> Result<(), Failure> {
     }
 }
 
-/// Work on files and their locks blocks, so it runs off the thread of the event loop.
+/// Runs a verb that blocks on files and locks, off the event loop's thread.
 async fn about_files(verb: Verb, context: Context) -> Result<(), Failure> {
     let workspace = Workspace::open(&context)?;
     let work = move || match verb {
@@ -119,13 +120,13 @@ impl Workspace {
         discover(&self.settings.suites, &self.places)
     }
 
-    /// Formats a path, relative to the workspace if it is inside.
+    /// Formats a path for display, relative to the workspace if it is inside.
     pub(crate) fn shown(&self, path: &std::path::Path) -> String {
         path.strip_prefix(&self.places.workspace).unwrap_or(path).display().to_string()
     }
 }
 
-/// Formats a name so that it can be pasted.
+/// Quotes a name so that it can be pasted into a shell.
 pub(crate) fn typed(name: &str) -> String {
     if name.contains(' ') { format!("\"{name}\"") } else { name.to_owned() }
 }

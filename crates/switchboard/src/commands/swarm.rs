@@ -1,4 +1,4 @@
-//! `switchboard swarm`
+//! The verb `switchboard swarm`.
 
 mod endpoint;
 mod identity;

@@ -1,4 +1,4 @@
-//! `switchboard tail`
+//! The verb `switchboard tail`.
 
 use clap::Args;
 use door_workspace::Workspace;
@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::show;
 
-/// Messages per read while following.
+/// Number of messages per read while following.
 const STEP: usize = 200;
 
 /// Show the newest messages of all agents, and follow new ones.
@@ -60,10 +60,10 @@ pub(crate) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     } else {
         let mut page = hub.journal().newest(args.limit.limit.max(1)).await?;
         if args.limit.limit == 0 {
-            // Only messages from now on.
+            // With `-n 0`, show only messages that arrive from now on.
             last = page.items.pop().map_or(0, |stored| stored.seq);
         }
-        // Activity since the first of these messages is shown between them.
+        // Show only activity since the first of the listed messages.
         let first = page.items.first().filter(|_| page.more).map_or(0, |stored| stored.seq);
         let doings =
             if args.limit.limit == 0 { Vec::new() } else { hub.agents().activity(0, first, STEP).await? };
@@ -88,7 +88,7 @@ pub(crate) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints a page of messages with the activity between them; returns the position of its last message.
+/// Prints a page of messages, interleaved with activity; returns the position of the last message.
 async fn show_page(
     workspace: &Workspace,
     context: &Context,
@@ -109,11 +109,11 @@ async fn show_page(
     Ok(page.items.last().map_or(0, |stored| stored.seq))
 }
 
-/// Prints an agent's activity that is not a message.
+/// Prints activity of an agent that is not a message.
 fn show_doing(workspace: &Workspace, context: &Context, args: &Tail, doing: &Activity) {
     let Activity { at, agent, what, thing, detail, .. } = doing;
     if context.printer.is_json() {
-        // Scripts that do not request events rely on one message per line.
+        // Scripts that do not pass `--events` rely on one message per line.
         if args.events {
             context.printer.object(&json!({
                 "event": what,
@@ -131,7 +131,7 @@ fn show_doing(workspace: &Workspace, context: &Context, args: &Tail, doing: &Act
     context.printer.line(format_args!("{dim}· {agent} {what} {}{detail}  {ago}{dim:#}", show::inline(thing)));
 }
 
-/// Prints messages with the state of each.
+/// Prints messages with the delivery state of each.
 pub(crate) async fn print_messages(
     workspace: &Workspace,
     context: &Context,

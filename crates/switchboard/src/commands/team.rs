@@ -1,4 +1,4 @@
-//! `switchboard team`
+//! The verb `switchboard team`.
 
 use clap::{Args, Subcommand};
 use door_workspace::Workspace;
@@ -131,7 +131,7 @@ pub(crate) async fn run(args: Team, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends the messages to the members and prints the result for each.
+/// Sends a message to each member and prints the result for each.
 async fn message(context: &Context, request: SendTeam) -> Result<(), Failure> {
     let me = context.identity()?;
     let open = context.open_door().await?;

@@ -1,4 +1,4 @@
-//! `switchboard thread`
+//! The verb `switchboard thread`.
 
 use clap::Args;
 

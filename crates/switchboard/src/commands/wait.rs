@@ -1,4 +1,4 @@
-//! `switchboard wait`
+//! The verb `switchboard wait`.
 
 use std::time::{Duration, Instant};
 
@@ -86,14 +86,14 @@ pub(crate) struct Alive<'w> {
 }
 
 impl<'w> Alive<'w> {
-    /// Creates a heartbeat; without an agent it records nothing.
+    /// Creates the heartbeat; without an agent it records nothing.
     pub(crate) fn new(workspace: &'w Workspace, agent: Option<&'w AgentId>) -> Self {
         Self { workspace, agent, next: Instant::now() }
     }
 
-    /// Records that the agent is alive, if that is due.
+    /// Records a heartbeat of the agent, if one is due.
     pub(crate) async fn note(&mut self) {
-        /// Well within the time after which an agent counts as stale.
+        /// Heartbeat interval, well below the time after which an agent counts as stale.
         const EVERY: Duration = Duration::from_secs(30);
         if let Some(agent) = self.agent
             && self.next <= Instant::now()

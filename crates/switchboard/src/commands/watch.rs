@@ -1,4 +1,4 @@
-//! `switchboard watch`
+//! The verb `switchboard watch`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -102,7 +102,7 @@ pub(crate) async fn run(args: Watch, context: Context) -> Result<(), Failure> {
         let message = format!("there is no file {}", missing.display());
         return Err(Failure::new("no_file", Exit::NotFound, message).hint("check --role and --memory"));
     }
-    // Before the first heartbeat: an agent whose program cannot run must not look awake.
+    // Check the program before the first heartbeat: an agent whose program cannot run must not look awake.
     if let Some(problem) = watcher.program_error() {
         let hint = format!("{}, or give another program after `--`", problem.next_step());
         return Err(Failure::new("no_program", Exit::NotFound, problem.to_string()).hint(hint));
@@ -114,7 +114,7 @@ pub(crate) async fn run(args: Watch, context: Context) -> Result<(), Failure> {
     let (agent, channel) = (watcher.agent.clone(), watcher.channel.clone());
     let mut config = channel_config(&settings, &open.workspace);
     config.watchers = vec![watcher];
-    // Before the output: the folder must exist and the channel must have its reader.
+    // Open the channels before the first output: the folder must exist, and the channel must have its reader.
     let channels = door_channels::Channels::open(config.clone(), open.workspace.hub().clone()).await?;
     channels.check_writable().await?;
     channels.register_watchers().await?;

@@ -1,4 +1,4 @@
-//! `switchboard who`
+//! The verb `switchboard who`.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
         let id: AgentId = name.parse()?;
         let id = directory.addressee(&id).map_or(id, |record| record.id.clone());
         if !agents.contains_key(&id) {
-            // Returns the error that suggests similar names.
+            // This call only produces the error, which suggests similar names.
             switchboard_actions::known_agent(&workspace, name)
                 .await
                 .map_err(|error| Failure::of_action("who", error))?;
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Updates this process with the presence that others recorded: of the router's nodes, and of agents on other hubs.
+/// Loads the presence that other processes recorded for the router's nodes and for agents of other hubs.
 pub(crate) async fn load_presence(hub: &Hub) -> Result<(), Failure> {
     door_nats::load_remote_presence(hub).await?;
     door_workers::load_node_presence(hub).await?;
@@ -92,7 +92,7 @@ pub(crate) async fn load_presence(hub: &Hub) -> Result<(), Failure> {
 }
 
 impl<'d> Row<'d> {
-    /// Merges the presence: the latest sign of life counts. A watcher's entry also has its host and process.
+    /// Merges the presence records: the latest sign of life counts. A watcher's entry also has its host and process.
     fn new(presence: Presence, record: Option<&'d AgentRecord>, entry: Option<PresenceEntry>) -> Self {
         let mut row = Self {
             id: presence.agent,
@@ -133,7 +133,7 @@ impl<'d> Row<'d> {
     }
 }
 
-/// Returns the channels that an agent of another hub reads there.
+/// Returns the channels that an agent reads, separated by commas; `None` if it reads none.
 fn channels_of(record: &AgentRecord) -> Option<String> {
     let channel = |route: &Route| match route {
         Route::Channel { channel } => Some(channel.to_string()),

@@ -1,4 +1,4 @@
-//! `switchboard worker`
+//! The verb `switchboard worker`.
 
 mod attach;
 mod inject;
@@ -184,7 +184,7 @@ async fn connect(context: &Context) -> Result<Client, Failure> {
     Ok(Client::connect(&folder, Some(context.identity()?.name.as_str())).await?)
 }
 
-/// Sends one command and returns its response.
+/// Sends one command to the router and returns its response.
 async fn ask(context: &Context, command: &str, payload: Value) -> Result<Value, Failure> {
     let mut client = connect(context).await?;
     Ok(client.request(command, &payload).await?.data)
@@ -217,14 +217,14 @@ async fn interrupt(args: &Nodes, context: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Returns how many nodes a job has.
+/// Returns the number of nodes of a job.
 async fn count(client: &mut Client, job: &str) -> Result<u32, Failure> {
     let status = client.request("job_status", &json!({ "job_id": job })).await?.data;
     let nodes = status["nodes"].as_array().map_or(0, Vec::len);
     Ok(u32::try_from(nodes).unwrap_or(u32::MAX))
 }
 
-/// Parses `JOB/NODE`, or `JOB` with a single node.
+/// Parses `JOB/NODE`; for a job with a single node also `JOB`.
 async fn one_node<'t>(client: &mut Client, text: &'t str) -> Result<(&'t str, u32), Failure> {
     let (job, node) = split(text)?;
     match node {
@@ -236,14 +236,14 @@ async fn one_node<'t>(client: &mut Client, text: &'t str) -> Result<(&'t str, u3
     }
 }
 
-/// Failure for a job with several nodes if one has to be named.
+/// Builds the failure for a job with several nodes if the command needs one of them.
 fn which_node(job: &str, nodes: u32) -> Failure {
     let message = format!("job '{job}' has {nodes} nodes");
     Failure::new("which_node", Exit::Usage, message)
         .hint(format!("say which, {job}/0 to {job}/{}", nodes - 1))
 }
 
-/// Parses `JOB` where a node is not allowed.
+/// Parses `JOB`; rejects `JOB/NODE`.
 fn job_only(text: &str) -> Result<&str, Failure> {
     match split(text)? {
         (job, None) => Ok(job),
@@ -252,7 +252,7 @@ fn job_only(text: &str) -> Result<&str, Failure> {
     }
 }
 
-/// Parses `JOB/NODE` or `JOB`, with or without a leading `job:`.
+/// Splits `JOB/NODE` or `JOB`, with or without a leading `job:`.
 fn split(text: &str) -> Result<(&str, Option<u32>), Failure> {
     let text = text.strip_prefix("job:").unwrap_or(text);
     match text.split_once('/') {

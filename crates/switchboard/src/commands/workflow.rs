@@ -1,4 +1,4 @@
-//! `switchboard workflow`
+//! The verb `switchboard workflow`.
 
 use std::fmt::Write as _;
 
@@ -171,7 +171,7 @@ fn agent_of(target: &Target) -> Option<String> {
     }
 }
 
-/// Prints the protocol's text for people, an object for programs.
+/// Prints the protocol's text for people, or a JSON object for programs.
 fn print(context: &Context, text: &impl std::fmt::Display, object: impl FnOnce() -> Value) {
     if context.printer.is_json() {
         context.printer.object(&object());
@@ -228,7 +228,8 @@ async fn state(workspace: &Workspace, context: &Context) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Describes an active workflow in one line, and its next phase in others; `None` if none is active.
+/// Describes an active workflow in one line, and its next phase in further lines; returns `None` if no workflow is
+/// active.
 fn standing_text(owner: &str, state: &Value) -> Option<String> {
     let workflow = state["workflow"].as_str()?;
     let total = state["total"].as_u64().map_or_else(|| "?".to_owned(), |total| total.to_string());

@@ -1,39 +1,39 @@
-//! Authority of a workspace's settings: what a repository may decide, setting by setting.
+//! Authority of a workspace's settings: which settings a repository may decide.
 //!
-//! [`RULES`] has one rule for every setting. A setting without a rule does not count in a workspace's file. The
-//! built-in default is the user's value if the user's own file has none.
+//! [`RULES`] has one rule for every setting. A setting without a rule is ignored in a workspace's file. If the user's
+//! own file does not contain a setting, the built-in default counts as the user's value.
 
 use door_workspace::Retention;
 use serde_json::{Map, Value};
 use switchboard_core::{LoopLimits, Name};
 use switchboard_hub::HubConfig;
 
-/// Tool profiles in ascending order of tools.
+/// Tool profiles, in ascending order of their number of tools.
 const PROFILES: &[&str] = &["none", "minimal", "messaging", "full"];
 
-/// Default of a bound if the user's file has none; `None`: unbounded.
+/// Default of a bound if the user's file has none; the function returns `None` for unbounded.
 type Default = fn() -> Option<u64>;
 
 /// Authority of a workspace's file over one setting.
 #[derive(Clone, Copy)]
 enum Rule {
-    /// The workspace's value counts.
+    /// The workspace's value applies.
     Free,
-    /// The user's value counts.
+    /// Only the user's value applies.
     UserOnly,
-    /// The lower of the two counts: a limit.
+    /// The lower of the two values applies, for limits.
     AtMost(Default),
-    /// The higher of the two counts: a retention, a pause.
+    /// The higher of the two values applies, for retention periods and pauses.
     AtLeast(Default),
-    /// The workspace may switch it off, not on.
+    /// The workspace may disable the setting, but not enable it.
     OnlyOff(bool),
-    /// The earlier of two values counts, the last one if the user has none.
+    /// The value that comes first in this list applies; a missing value of the user counts as the last.
     Earlier(&'static [&'static str]),
-    /// The lower number of calls counts, and the longer period.
+    /// The lower number of calls and the longer period apply.
     RateLimit,
-    /// A tool is exposed if both files expose it.
+    /// A tool is exposed only if both files expose it.
     Expose,
-    /// An agent gets the lower of the two budgets.
+    /// Each agent gets the lower of its two budgets.
     Budgets,
 }
 
@@ -54,7 +54,7 @@ const RULES: &[(&str, Rule)] = &[
     ("http.port", Rule::Free),
     ("http.allowedHosts", Rule::UserOnly),
     ("http.allowedOrigins", Rule::UserOnly),
-    // It lets programs drive agents without a token.
+    // The router lets programs drive agents without a token.
     ("router.*", Rule::UserOnly),
     ("terminals.executeFromFiles", Rule::UserOnly),
     ("terminals.tmux", Rule::UserOnly),
@@ -66,7 +66,7 @@ const RULES: &[(&str, Rule)] = &[
     ("channels.detection", Rule::Free),
     ("channels.rescanMs", Rule::Free),
     ("channels.heartbeatMs", Rule::Free),
-    // A workspace may name its hub or opt out of the link; all other keys decide which server gets the messages.
+    // A workspace may name its hub or opt out of the link; all other keys decide which server receives the messages.
     ("nats.enabled", Rule::OnlyOff(true)),
     ("nats.hub", Rule::Free),
     ("nats.*", Rule::UserOnly),
@@ -75,7 +75,7 @@ const RULES: &[(&str, Rule)] = &[
     ("notify.*", Rule::UserOnly),
     ("swarm.*", Rule::UserOnly),
     ("trustedWorkspaces", Rule::UserOnly),
-    // Each server that a pattern finds runs only after the user trusted it.
+    // Each server that a pattern finds runs only after the user has trusted it.
     ("discoverGlobs", Rule::Free),
     ("timeouts.*", Rule::Free),
     ("introspection.*", Rule::Free),
@@ -112,23 +112,23 @@ fn millis(duration: std::time::Duration) -> Option<u64> {
     u64::try_from(duration.as_millis()).ok()
 }
 
-/// Setting of a workspace's file that does not count.
+/// Setting of a workspace's file that is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ignored {
-    /// The setting.
+    /// Path of the setting.
     pub(super) path: String,
-    /// Reason as text that follows the path.
+    /// Reason why it is ignored, as text that follows the path.
     pub(super) reason: String,
 }
 
-/// Merges a workspace's settings into the user's; returns the settings that do not count.
+/// Merges a workspace's settings into the user's; returns the ignored settings.
 pub(super) fn merge(user: &mut Value, workspace: Value) -> Vec<Ignored> {
     let mut merge = Merge { ignored: Vec::new() };
     merge.descend(user, workspace, &mut Vec::new());
     merge.ignored
 }
 
-/// Returns the rule of a setting; `None` for a section, and for an unknown key.
+/// Returns the rule of a setting; `None` for a section or an unknown key.
 fn rule_of(path: &[String]) -> Option<Rule> {
     let fits = |pattern: &str| {
         let mut keys = pattern.split('.');
@@ -148,7 +148,7 @@ impl Merge {
             return self.apply(rule, user, workspace, &path.join("."));
         }
         let Value::Object(sections) = workspace else { return };
-        // A section that is `null` sets nothing.
+        // A section that is `null` contains no settings.
         if user.is_null() {
             *user = Value::Object(Map::new());
         }
@@ -187,7 +187,7 @@ impl Merge {
             Rule::Earlier(words) => {
                 let place = |value: &Value| words.iter().position(|word| value.as_str() == Some(word));
                 let own = place(user).unwrap_or(words.len());
-                // An unknown value is refused when the settings are resolved.
+                // Unknown values are rejected later, when the settings are resolved.
                 match place(&workspace) {
                     Some(wish) if wish > own => {
                         let own = words.get(own).copied().unwrap_or_default();
@@ -202,7 +202,7 @@ impl Merge {
         }
     }
 
-    /// Takes the stricter of two numbers; the user's may be unbounded.
+    /// Merges two numbers to the stricter one. The user's number may be unbounded.
     fn bound(
         &mut self,
         user: &mut Value,
@@ -212,7 +212,8 @@ impl Merge {
         is_stricter: fn(u64, u64) -> bool,
     ) {
         let Some(wish) = workspace.as_u64() else { return };
-        // Retention forever is the longest retention; no limit is the highest limit.
+        // Unbounded retention is the longest, so it wins under `AtLeast`; an absent limit is the highest, so it loses
+        // under `AtMost`.
         let unbounded_wins = is_stricter(u64::MAX, 0);
         match user.as_u64().or(default) {
             Some(own) if is_stricter(wish, own) => *user = workspace.clone(),
@@ -291,7 +292,7 @@ impl Merge {
         }
         let mut names: Vec<(String, Option<Name>)> = Vec::new();
         for name in [&own, workspace].into_iter().flat_map(|file| agents(file).map(|(name, _)| name)) {
-            // An invalid name is refused when the settings are resolved.
+            // Invalid names are rejected later, when the settings are resolved.
             let parsed = Name::parse(name).ok();
             if !names.iter().any(|(known, as_name)| known == name || (parsed.is_some() && *as_name == parsed))
             {
@@ -313,7 +314,8 @@ impl Merge {
         *user = Value::Object(merged);
     }
 
-    /// Sets the lower limit of the two files for all agents, or for one agent, which inherits the limit of all.
+    /// Sets a limit to the lower of the two files, and returns it. The limit applies to all agents, or to one agent,
+    /// which inherits the limit for all.
     fn lower(&mut self, user: &Value, workspace: &Value, agent: Option<&str>, key: &str) -> Option<u64> {
         let named = |file: &Value| {
             let limits = agents(file).filter(|(name, _)| agent.is_some_and(|agent| same_name(name, agent)));
@@ -338,7 +340,7 @@ impl Merge {
     }
 }
 
-/// Lists the budgets of single agents in a section `budgets`.
+/// Lists the entries for single agents in a `budgets` section.
 fn agents(budgets: &Value) -> impl Iterator<Item = (&String, &Value)> {
     budgets.get("agents").and_then(Value::as_object).into_iter().flatten()
 }
@@ -347,7 +349,7 @@ fn same_name(one: &str, other: &str) -> bool {
     one == other || Name::parse(one).is_ok_and(|one| Name::parse(other).is_ok_and(|other| one == other))
 }
 
-/// Returns the user's spelling of a server's name, if the user's file has settings for it.
+/// Returns the user's spelling of a server name if the user's file has settings for that server.
 fn same_suite(user: &Map<String, Value>, name: String) -> String {
     let plain = |name: &str| door_suites::child_name(name).unwrap_or_else(|_| name.to_owned()).to_lowercase();
     let wanted = plain(&name);

@@ -1,4 +1,4 @@
-//! The section `channels`.
+//! The settings section `channels`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use switchboard_core::Name;
 
 use super::file::{ChannelsSection, WatcherSection};
 
-/// Settings of the channels, without the default folder.
+/// Resolved settings of the channels, without their default folder.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ChannelSettings {
     root: Option<PathBuf>,
@@ -23,7 +23,7 @@ impl ChannelSettings {
     pub(super) fn config(&self, folder: &Path) -> Config {
         let default = Config::new(self.root.clone().unwrap_or_else(|| folder.to_owned()));
         Config {
-            // A workspace's own folder is private to its user.
+            // The default folder inside the workspace is private to its user; a configured one is shared.
             shared: self.root.is_some(),
             detection: self.detection,
             rescan: self.rescan.unwrap_or(default.rescan),
@@ -34,7 +34,7 @@ impl ChannelSettings {
     }
 }
 
-/// Resolves the section, or describes the problem of a value.
+/// Resolves the section, or describes the invalid value.
 pub(super) fn resolve(section: ChannelsSection) -> Result<ChannelSettings, String> {
     if let Some(root) = section.root.as_ref().filter(|root| !root.is_absolute()) {
         return Err(format!("'channels.root' is '{}', but must be a whole path", root.display()));

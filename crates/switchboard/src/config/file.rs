@@ -1,4 +1,4 @@
-//! The settings file as written: every key is optional, names are plain text.
+//! The settings file as written: every key is optional, and names are unvalidated text.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -204,7 +204,7 @@ const KNOWN: [(&str, &[&str]); 19] = [
     ("workspace.retention", &["archiveDays", "receiptDays", "journalDays"]),
 ];
 
-/// Returns the path of a section that is not an object.
+/// Returns the path of the first section that is not an object.
 pub(super) fn misshapen(file: &Value) -> Option<&'static str> {
     KNOWN.into_iter().map(|(path, _)| path).filter(|path| !path.is_empty()).find(|path| {
         let place = path.split('.').try_fold(file, |value, key| value.get(key));
@@ -212,7 +212,7 @@ pub(super) fn misshapen(file: &Value) -> Option<&'static str> {
     })
 }
 
-/// Lists unknown keys.
+/// Lists the unknown keys of a settings file.
 pub(super) fn unknown_keys(file: &Value) -> Vec<Unknown> {
     let mut unknown = Vec::new();
     for (path, known) in KNOWN {

@@ -1,4 +1,4 @@
-//! Secret settings.
+//! Secret values in the settings.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub(super) struct Hidden(String);
 
 impl Hidden {
-    /// Returns the text, for the one caller that needs it.
+    /// Returns the secret text itself.
     pub(super) fn into_text(self) -> String {
         self.0
     }

@@ -1,11 +1,11 @@
-//! The section `links`: forwards, additional team members, and shared channels.
+//! The settings section `links`: forwards, additional team members, and shared channels.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use switchboard_core::{AgentId, Name, RoutingRules};
 
-/// The keys of the section.
+/// Keys of the section `links`.
 pub(super) const KEYS: &[&str] = &["forwards", "teams", "channels"];
 
 #[derive(Debug, Default, Deserialize)]
@@ -20,7 +20,7 @@ pub(super) struct LinksSection {
     channels: Option<BTreeMap<String, Vec<String>>>,
 }
 
-/// Resolves the section, or describes the problem of a value.
+/// Resolves the section, or describes the invalid value.
 pub(super) fn resolve(section: LinksSection) -> Result<RoutingRules, String> {
     let mut links = RoutingRules::default();
     for (from, to) in section.forwards.unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! The section `nats`.
+//! The settings section `nats`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) struct TlsSection {
     pub(super) key: Option<PathBuf>,
 }
 
-/// The keys of the section.
+/// Keys of the section `nats`.
 pub(super) const KEYS: &[&str] = &[
     "url",
     "enabled",
@@ -56,10 +56,10 @@ pub(super) const KEYS: &[&str] = &[
     "presenceSeconds",
 ];
 
-/// Keys of the TLS section.
+/// Keys of its subsection `tls`.
 pub(super) const TLS_KEYS: &[&str] = &["required", "ca", "cert", "key"];
 
-/// Resolves the section, or describes the problem of a value.
+/// Resolves the section, or describes the invalid value; `None` if the link is not configured.
 pub(super) fn resolve(section: NatsSection) -> Result<Option<Config>, String> {
     let Some(url) = section.url.filter(|_| section.enabled != Some(false)) else { return Ok(None) };
     let servers = url.split(',').map(|server| server.trim().to_owned()).collect();

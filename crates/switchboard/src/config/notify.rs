@@ -1,4 +1,4 @@
-//! The section `notify`: how the person is notified of mail.
+//! The settings section `notify`: how the person is notified of new messages.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::notify::{NotifyConfig, NotifyMethod};
 
-/// The keys of the section.
+/// Keys of the section `notify`.
 pub(super) const KEYS: &[&str] = &["command", "desktop", "everySeconds"];
 
 #[derive(Debug, Default, Deserialize)]
@@ -21,7 +21,7 @@ pub(super) struct NotifySection {
     every_seconds: Option<u64>,
 }
 
-/// Resolves the section, or describes its problem; `None` if no notification is configured.
+/// Resolves the section, or describes the invalid value; `None` if no notification is configured.
 pub(super) fn resolve(section: NotifySection) -> Result<Option<NotifyConfig>, String> {
     let method = match (section.command, section.desktop) {
         (Some(_), Some(true)) => {

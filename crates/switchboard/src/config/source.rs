@@ -1,4 +1,4 @@
-//! The text of a settings file: JSON that may have comments and trailing commas.
+//! Text of a settings file: JSON that may have comments and trailing commas.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use switchboard_core::describe_json_error;
 
 use crate::failure::{Exit, Failure};
 
-/// Extensions of strict JSON that are accepted.
+/// Extensions of strict JSON that the parser accepts.
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_loose_object_property_names: false,
@@ -21,7 +21,7 @@ const OPTIONS: ParseOptions = ParseOptions {
     allow_unary_plus_numbers: false,
 };
 
-/// A settings file that was read.
+/// A settings file that was read and parsed.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
     path: PathBuf,
@@ -41,7 +41,7 @@ impl Source {
         }
     }
 
-    /// The failure for a problem of this file, with the line of the setting that the problem names first, in quotes.
+    /// Builds the failure for a problem of this file. It names the line of the setting that the problem quotes first.
     pub(super) fn refuse(&self, problem: &str) -> Failure {
         let path = self.path.display();
         match problem.split('\'').nth(1).and_then(|key| self.line(key)) {
@@ -50,7 +50,7 @@ impl Source {
         }
     }
 
-    /// The line of a setting; of the nearest one above it where the setting itself is not found.
+    /// Returns the line of a setting, or else of its nearest ancestor that is found.
     fn line(&self, key: &str) -> Option<usize> {
         let parsed = parse_to_ast(&self.text, &CollectOptions::default(), &OPTIONS).ok()?;
         let mut value = &parsed.value?;
@@ -67,18 +67,18 @@ impl Source {
     }
 }
 
-/// The element of a list, by the rest of `name[index]`.
+/// Returns the list element that `index` selects: the rest of `name[index]`.
 fn element<'v, 'a>(list: &'v ast::Value<'a>, index: &str) -> Option<&'v ast::Value<'a>> {
     list.as_array()?.elements.get(index.strip_suffix(']')?.parse::<usize>().ok()?)
 }
 
-/// The failure of a settings file.
+/// Builds the failure for a settings file.
 pub(super) fn refusal(file: &str, problem: &str) -> Failure {
     Failure::new("bad_config", Exit::Failed, format!("{file}: {problem}"))
         .hint("correct the file; docs/configuration.md lists its keys")
 }
 
-/// Parses strict JSON as such, and only a text that is not strict JSON with comments and trailing commas.
+/// Parses strict JSON; if that fails, JSON with comments and trailing commas.
 fn parse(text: &str) -> Result<Value, (usize, String)> {
     let strict = match serde_json::from_str(text) {
         Ok(value) => return Ok(value),

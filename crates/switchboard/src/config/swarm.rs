@@ -1,4 +1,4 @@
-//! The section `swarm`.
+//! The settings section `swarm`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use switchboard_https::{Acme, Challenge, ClientSettings, Mode, Settings};
 
 use super::hidden::Hidden;
 
-/// Public CA that is used if no other is configured.
+/// Directory URL of the public ACME CA that is used by default.
 const PUBLIC_CA: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
 /// The swarms, as written.
@@ -85,8 +85,8 @@ pub(super) struct GitHubSection {
     pub(super) repos: Option<Vec<String>>,
 }
 
-/// Keys of the section. All of them count only in the user's own file: they decide who on the internet is admitted,
-/// which keys to trust and what to run.
+/// Keys of the section. All of them apply only in the user's own file: they decide who on the internet is admitted,
+/// which keys are trusted and what is run.
 pub(super) const KEYS: &[&str] = &[
     "enabled",
     "listen",
@@ -106,7 +106,7 @@ pub(super) const KEYS: &[&str] = &[
     "github",
 ];
 
-/// Keys of its subsections.
+/// Keys of the subsection `acme`.
 pub(super) const ACME_KEYS: &[&str] = &["names", "contact", "agree", "directory", "ca", "httpListen"];
 pub(super) const LIMITS_KEYS: &[&str] = &["bodyBytes", "perSender", "perSwarm", "perClient", "joins"];
 pub(super) const WAKE_KEYS: &[&str] = &["command", "url", "secret", "pauseMs", "perSender", "timeoutSeconds"];
@@ -127,7 +127,7 @@ impl Default for SwarmSettings {
 }
 
 impl SwarmSettings {
-    /// Returns the settings, with keys and state in `home`.
+    /// Returns the settings of the swarms, with keys and state in `home`.
     pub(super) fn config(&self, home: PathBuf) -> Config {
         let mut config = self.config.clone();
         if let (true, Some(Settings { mode: Mode::Acme(acme), .. })) = (self.acme, &mut config.listen) {
@@ -137,7 +137,7 @@ impl SwarmSettings {
     }
 }
 
-/// Resolves the section, or describes the problem of a value.
+/// Resolves the section, or describes the invalid value.
 pub(super) fn resolve(section: SwarmSection) -> Result<SwarmSettings, String> {
     let default = Config::new(PathBuf::new());
     let acme = section.acme.is_some();

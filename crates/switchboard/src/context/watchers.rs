@@ -1,4 +1,4 @@
-//! Heartbeats of watchers, which they write into the shared folder of the channels.
+//! Heartbeats of watchers, which are files in the shared folder of the channels.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 use super::Context;
 use crate::failure::Failure;
 
-/// Poll interval of the heartbeats that others write. A silent agent counts as awake for minutes.
+/// Interval at which the heartbeats of watchers are polled. A silent agent counts as awake for minutes.
 pub(crate) const WATCHER_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Context {
-    /// Reads the heartbeat files of watchers. If their folder is not mounted, warns and returns none; messages still
-    /// work.
+    /// Reads the heartbeat files of watchers. If their folder is not mounted, warns and returns none, because messages
+    /// still work.
     pub(crate) async fn presence_entries(
         &self,
         workspace: &Workspace,
@@ -31,7 +31,7 @@ impl Context {
         }
     }
 
-    /// Updates this process with the heartbeats of watchers. If they cannot be read, those watchers are unknown.
+    /// Loads the heartbeats of watchers into this process. If they cannot be read, the presence of watchers is unknown.
     pub(crate) async fn load_watchers(&self, workspace: &Workspace) -> Result<(), Failure> {
         let result: Result<_, Failure> =
             async { Ok(self.channels(workspace).await?.report_presence().await?) }.await;
@@ -48,7 +48,7 @@ impl Context {
         Ok(())
     }
 
-    /// Updates this process with the heartbeats of watchers until `shutdown`.
+    /// Polls the heartbeats of watchers until `shutdown`.
     pub(crate) async fn follow_watchers(self, workspace: Workspace, shutdown: CancellationToken) {
         let mut channels = None;
         loop {

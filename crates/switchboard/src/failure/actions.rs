@@ -1,4 +1,4 @@
-//! Failures of actions.
+//! Conversion of action errors into failures.
 
 use switchboard_actions::{Action, ActionError};
 use switchboard_core::Kind;
@@ -7,7 +7,7 @@ use super::{Exit, Failure};
 use crate::show;
 
 impl Failure {
-    /// Builds the failure of a refused action, with the names that its verb has for the fields.
+    /// Builds the failure of a rejected action, with its fields named as the verb's options.
     pub(crate) fn of_action(action: &str, error: ActionError) -> Self {
         let action = Action::named(action);
         let option = |field: &'static str| action.and_then(|action| action.option(field)).unwrap_or(field);

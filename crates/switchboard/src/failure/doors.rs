@@ -1,4 +1,4 @@
-//! Failures of the doors, except for the workspace's own.
+//! Conversion of the doors' errors into failures, except for the workspace's.
 
 use door_channels::ChannelError;
 use door_nats::NatsError;
@@ -159,7 +159,7 @@ impl From<NatsError> for Failure {
     }
 }
 
-/// Returns the setting to correct, if the settings are wrong and not the peer.
+/// Returns the setting to correct if the settings, rather than the peer, cause the error.
 fn swarm_setting(error: &switchboard_https::Error) -> Option<&'static str> {
     use switchboard_https::Error;
     match error {

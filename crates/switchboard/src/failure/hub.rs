@@ -1,4 +1,4 @@
-//! Failures of the hub, and of names.
+//! Conversion of errors of the hub, and of invalid names, into failures.
 
 use switchboard_core::{AddressError, GroupId, NameError, ResolveError, TaskNameError, error_chain};
 use switchboard_hub::{HubError, WorkTreeError};
@@ -189,13 +189,13 @@ impl From<NameError> for Failure {
     }
 }
 
-/// Failure of a file that the disk or the permissions do not allow to write.
+/// Builds the failure for a file that cannot be written, because of the disk or its permissions.
 pub(super) fn read_only(message: String) -> Failure {
     Failure::temporary("read_only", message)
         .hint("make the disk and the folder writable and try again; `switchboard doctor` names them")
 }
 
-/// Shortens a long list: the reader needs a name, not all of them.
+/// Shortens a long list: the reader needs an example, not all entries.
 fn some_of(words: &[String]) -> String {
     let shown = words.iter().take(12).cloned().collect::<Vec<_>>().join(", ");
     if words.len() > 12 { format!("{shown} and {} more", words.len() - 12) } else { shown }

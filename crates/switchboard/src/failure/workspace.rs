@@ -1,4 +1,4 @@
-//! Failures of a workspace.
+//! Conversion of workspace errors into failures.
 
 use door_workspace::{RoleError, TeamSendError, WorkflowError, WorkspaceError};
 use switchboard_core::error_chain;
@@ -65,7 +65,7 @@ impl From<RoleError> for Failure {
     }
 }
 
-/// The messages are written for models that use the tools; the hints give the command line instead.
+/// The error messages are written for models that use the tools, so the hints give the command line instead.
 impl From<WorkflowError> for Failure {
     fn from(error: WorkflowError) -> Self {
         let message = error.to_string();

@@ -1,4 +1,4 @@
-//! Conversion between children's JSON and the types of `rmcp`.
+//! Conversion between the JSON of servers behind us and the types of `rmcp`.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use switchboard_core::json::{RawObject, to_raw};
 
-/// Deserializes a child's JSON.
+/// Deserializes JSON of a server behind us.
 pub(super) fn typed<T: DeserializeOwned>(raw: &RawValue) -> Result<T, ErrorData> {
     serde_json::from_str(raw.get()).map_err(|error| {
         ErrorData::internal_error(
@@ -24,7 +24,7 @@ pub(super) fn typed<T: DeserializeOwned>(raw: &RawValue) -> Result<T, ErrorData>
     })
 }
 
-/// Deserializes a list; invalid entries are skipped, so that one bad entry does not hide the others.
+/// Deserializes a list. Invalid entries are skipped, so that one bad entry does not hide the others.
 pub(super) fn typed_list<T: DeserializeOwned>(list: &[Box<RawValue>]) -> Vec<T> {
     let read = |raw: &RawValue| {
         serde_json::from_str(raw.get())
@@ -34,14 +34,14 @@ pub(super) fn typed_list<T: DeserializeOwned>(list: &[Box<RawValue>]) -> Vec<T> 
     list.iter().filter_map(|raw| read(raw)).collect()
 }
 
-/// Converts an error of a child without changes.
+/// Converts a JSON-RPC error of a server behind us, unchanged.
 pub(super) fn error_data(error: RpcError) -> ErrorData {
     let code = ErrorCode(i32::try_from(error.code).unwrap_or(ErrorCode::INTERNAL_ERROR.0));
     let data = error.data.and_then(|data| serde_json::from_str(data.get()).ok());
     ErrorData::new(code, error.message, data)
 }
 
-/// Deserializes a result. Children of older revisions do not mark it as complete, which it then is.
+/// Deserializes a result. Servers of older revisions do not set `resultType`; their results count as complete.
 pub(super) fn result<T: DeserializeOwned>(raw: &RawValue) -> Result<T, ErrorData> {
     let mut result: Value = typed(raw)?;
     if let Some(result) = result.as_object_mut() {
@@ -52,7 +52,7 @@ pub(super) fn result<T: DeserializeOwned>(raw: &RawValue) -> Result<T, ErrorData
     })
 }
 
-/// Returns the input that a child requires before it can answer, if any.
+/// Returns the input that a server requires before it can answer, if any.
 pub(super) fn input_required(raw: &RawValue) -> Result<Option<InputRequiredResult>, ErrorData> {
     #[derive(serde::Deserialize)]
     struct Kind {
@@ -63,7 +63,7 @@ pub(super) fn input_required(raw: &RawValue) -> Result<Option<InputRequiredResul
     if kind.result_type.as_deref() == Some("input_required") { typed(raw).map(Some) } else { Ok(None) }
 }
 
-/// Converts the result of a call. Content blocks of a kind that `rmcp` does not know are retained as the text of
+/// Converts the result of a tool call. Content blocks of a kind unknown to `rmcp` are retained as text that contains
 /// their JSON.
 pub(super) fn call_result(raw: &RawValue) -> Result<CallToolResponse, ErrorData> {
     if let Some(needed) = input_required(raw)? {
@@ -86,7 +86,7 @@ pub(super) fn call_result(raw: &RawValue) -> Result<CallToolResponse, ErrorData>
     })
 }
 
-/// True if a result reports that the tool failed.
+/// Returns true if a result reports that the tool failed.
 pub(super) fn is_error(raw: &RawValue) -> bool {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -97,7 +97,7 @@ pub(super) fn is_error(raw: &RawValue) -> bool {
     serde_json::from_str::<Outcome>(raw.get()).is_ok_and(|outcome| outcome.is_error)
 }
 
-/// Appends a text to a result; everything else stays as written. A result without content stays unchanged.
+/// Appends a text block to a result; everything else stays as written. A result without content stays unchanged.
 pub(super) fn with_text(raw: Box<RawValue>, text: &str) -> Box<RawValue> {
     let added = || -> Option<Box<RawValue>> {
         let mut result = RawObject::parse(&raw)?;
@@ -111,7 +111,7 @@ pub(super) fn with_text(raw: Box<RawValue>, text: &str) -> Box<RawValue> {
     added().unwrap_or(raw)
 }
 
-/// Converts a notification of a child for the client.
+/// Converts a notification of a server behind us for the client.
 pub(super) fn notification(method: &str, params: Option<&RawValue>) -> Option<ServerNotification> {
     let params: Option<Value> = params.and_then(|params| serde_json::from_str(params.get()).ok());
     let message = match params {
@@ -123,7 +123,7 @@ pub(super) fn notification(method: &str, params: Option<&RawValue>) -> Option<Se
         .ok()
 }
 
-/// Adds the capabilities of the suites.
+/// Adds the capabilities that the suites need.
 pub(super) fn declare(capabilities: &mut ServerCapabilities, has_flat: bool, has_suites: bool) {
     capabilities.tools.get_or_insert_default().list_changed = Some(true);
     if has_suites {
@@ -139,16 +139,16 @@ pub(super) fn declare(capabilities: &mut ServerCapabilities, has_flat: bool, has
 /// Levels of log messages (RFC 5424), in ascending order.
 const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// Severity of a log message: its index among the levels.
+/// Severity of a log message: its index in [`LEVELS`].
 pub(super) type Severity = usize;
 
-/// Returns the severity of a level.
+/// Returns the severity of a log level.
 pub(super) fn severity(level: &impl Serialize) -> Option<Severity> {
     let level = serde_json::to_value(level).ok()?;
     LEVELS.iter().position(|name| level == *name)
 }
 
-/// True if a log message is below the client's level. A message without a level is not.
+/// Returns true if a log message is below the client's level. A message without a level never is.
 pub(super) fn is_below(params: &RawValue, least: Option<Severity>) -> bool {
     #[derive(serde::Deserialize)]
     struct Message<'a> {
@@ -163,7 +163,7 @@ pub(super) fn is_below(params: &RawValue, least: Option<Severity>) -> bool {
         .is_some_and(|(severity_of_message, least)| severity_of_message < least)
 }
 
-/// Returns the notifications that a client without a session accepts.
+/// Returns which of the requested notifications a client without a session receives.
 pub(super) fn accepted(
     mut ours: SubscriptionFilter,
     requested: &SubscriptionFilter,

@@ -1,4 +1,4 @@
-//! Requests of children to the client.
+//! Requests of servers behind us to the client, such as sampling or elicitation.
 
 use door_suites::{Host, RpcError};
 use futures_util::FutureExt;
@@ -18,7 +18,7 @@ const SERVER_KEY: &str = "switchboard/server";
 /// JSON-RPC code of an internal error.
 const INTERNAL: i64 = -32603;
 
-/// True if a request belongs to no session, so that its client cannot be queried during a call.
+/// Returns true if a request belongs to no session, so that its client cannot be queried during a call.
 pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
@@ -52,7 +52,7 @@ impl Host for PeerHost {
         let notification = convert::notification(method, params.as_deref());
         async move {
             if let Some(notification) = notification {
-                // A client that disconnected receives nothing more.
+                // Ignore the error: the client has disconnected.
                 let _ = self.peer.send_notification(notification).await;
             }
         }
@@ -81,7 +81,7 @@ impl Host for PeerHost {
     }
 }
 
-/// Deserializes a child's request into the types of `rmcp`, with the child's name.
+/// Deserializes a server's request into the types of `rmcp`, and adds the name of the server.
 fn read_request(child: &str, method: &str, params: Option<&RawValue>) -> Result<ServerRequest, RpcError> {
     let mut params = match params {
         Some(params) => serde_json::from_str(params.get()).map_err(|error| failed(error.to_string()))?,
@@ -104,16 +104,16 @@ fn failed(message: String) -> RpcError {
     RpcError { code: INTERNAL, message, data: None }
 }
 
-/// A child's request to a client without a session, and where the answer goes.
+/// A server's request to a client without a session, and the channel for the answer.
 pub(super) struct PendingRequest {
     pub(super) request: Value,
     pub(super) answer: oneshot::Sender<Value>,
 }
 
-/// Most requests of one call that wait to be sent to the client. One more waits in its channel.
+/// Maximum number of queued requests of one call. When the queue is full, the server's next request blocks.
 const WAITING: usize = 8;
 
-/// A client without a session: requests wait until it calls again.
+/// A client without a session. Requests to it are queued until it calls again.
 pub(super) struct StatelessHost {
     client: PeerHost,
     questions: mpsc::Sender<PendingRequest>,
@@ -131,7 +131,8 @@ impl Host for StatelessHost {
         self.client.capabilities()
     }
 
-    /// Progress of a call that has paused since has no receiver.
+    /// Forwards a notification to the client. If the call has been paused since, its progress notifications have no
+    /// receiver.
     fn notify(&self, method: &str, params: Option<Box<RawValue>>) -> BoxFuture<'_, ()> {
         self.client.notify(method, params)
     }

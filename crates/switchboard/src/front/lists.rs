@@ -1,4 +1,4 @@
-//! Lists that bypass `rmcp`, so that no field of the servers' tools, prompts and resources is lost.
+//! Lists that bypass `rmcp`, so that no field of a server's tools, prompts and resources is lost.
 
 use door_suites::{Caller, ListKind};
 use rmcp::model::{ListPromptsResult, NumberOrString, ServerResult};
@@ -11,12 +11,12 @@ use switchboard_mcp::RawList;
 use super::RawBypass;
 use super::raw_bypass::object;
 
-/// The list methods.
+/// MCP methods that list tools, prompts and resources.
 pub(super) const METHODS: [&str; 4] =
     ["tools/list", "prompts/list", "resources/list", "resources/templates/list"];
 
 impl RawBypass {
-    /// Lists our own items and those of the servers that are listed one by one.
+    /// Lists our own items, and those of the servers whose items are listed one by one.
     pub(super) async fn list_all(&self, list: RawList) -> Result<Box<RawValue>, ErrorData> {
         let Some((peer, host)) = self.session.introduced().await else {
             return Err(ErrorData::invalid_request(
@@ -51,14 +51,14 @@ impl RawBypass {
     }
 }
 
-/// Appends the items of the servers behind us to a list of ours, as written.
+/// Appends the items of the servers behind us, as written, to a list of our own.
 fn with_theirs(
     ours: impl Into<ServerResult>,
     member: &str,
     theirs: Vec<Box<RawValue>>,
 ) -> Result<Box<RawValue>, ErrorData> {
     let mut ours = ours.into();
-    // Only clients with a session use this path, and they use the older revisions.
+    // Only clients with a session use this path, and those use older revisions.
     ours.strip_result_type_for_legacy_peer();
     let add = || -> serde_json::Result<Box<RawValue>> {
         let ours = serde_json::to_string(&ours)?;

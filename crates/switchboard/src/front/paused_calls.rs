@@ -1,8 +1,8 @@
-//! Calls that wait for their client to call again.
+//! Paused calls, which wait for their client to call again with an answer.
 //!
-//! In the newest revision a server cannot query the client while a call runs: it answers that it needs input, and
-//! the client calls again with it. The server behind us may not support that and wait for its answer within the
-//! call, so the call is paused until then.
+//! In the newest revision a server cannot query the client during a call: it returns a result that requires input, and
+//! the client calls again with the input. A server behind us may not support that and wait for the answer within the
+//! call, so its call is paused until the client calls again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use tokio_util::sync::CancellationToken;
 use super::convert::{call_result, error_data};
 use super::host::PendingRequest;
 
-/// Most paused calls. A new one evicts the one that has waited longest.
+/// Maximum number of paused calls. Beyond it, the call that has waited longest is evicted.
 const MAX_PAUSED: usize = 256;
 
-/// A client that has not called again by then never will.
+/// Timeout of a paused call. After it, the client is assumed not to call again.
 const PAUSE_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Key of the one request that is sent at a time.
+/// Key of the input request. Only one is sent at a time.
 const KEY: &str = "input";
 
-/// A running call.
+/// A running call of a suite.
 pub(super) struct RunningCall {
     work: JoinHandle<Result<Box<RawValue>, RpcError>>,
     asked: mpsc::Receiver<PendingRequest>,
@@ -48,31 +48,31 @@ impl RunningCall {
     }
 }
 
-/// No client waits for it any more.
+/// Cancels the call, because no client waits for it any more.
 impl Drop for RunningCall {
     fn drop(&mut self) {
         self.cancelled.cancel();
     }
 }
 
-/// A call that waits for an answer, and since when.
+/// A call that waits for an answer of its client.
 struct PausedCall {
     tool: String,
-    /// Agent that made the call. No other agent can resume it, even with its token.
+    /// Agent that made the call. No other agent can resume the call, even with its token.
     agent: Option<AgentId>,
     going: RunningCall,
     answer: oneshot::Sender<Value>,
     since: Instant,
 }
 
-/// The paused calls, by the token that their clients send back. Clones share them.
+/// The paused calls, keyed by the token that their clients send back. Clones share the same map.
 #[derive(Clone, Default)]
 pub(super) struct PausedCalls {
     calls: Arc<Mutex<HashMap<String, PausedCall>>>,
 }
 
 impl PausedCalls {
-    /// Resumes a paused call with its client's answer; `None` if none of ours waits.
+    /// Resumes the paused call that waits for a client's answer; returns `None` if there is none.
     pub(super) fn resume(
         &self,
         request: &CallToolRequestParams,
@@ -94,12 +94,12 @@ impl PausedCalls {
             return Err(ErrorData::invalid_params(message, None));
         };
         let Some(waiting) = calls.remove(state) else { return Ok(None) };
-        // A child that ended meanwhile reports it in its result.
+        // If the server has ended meanwhile, the result of the call reports it.
         let _ = waiting.answer.send(answer.clone());
         Ok(Some(waiting.going))
     }
 
-    /// Runs a call until it ends or requires an answer.
+    /// Runs a call until it ends or requires input of the client.
     pub(super) async fn run_until_paused(
         &self,
         tool: &str,

@@ -1,4 +1,4 @@
-//! The `rmcp` bypass.
+//! The `rmcp` bypass for tool calls.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) struct RawBypass {
 
 impl RawCallHandler for RawBypass {
     fn accepts(&self, tool: &str) -> bool {
-        // One of our tools may notify the client, which requires its introduction.
+        // One of our own tools may notify the client, which requires the client to be initialized.
         self.suites.has_tool(tool) || (self.session.peer.get().is_some() && self.workspace.has_tool(tool))
     }
 
@@ -50,7 +50,7 @@ impl RawCallHandler for RawBypass {
             meta: call.meta,
             ..Caller::default()
         };
-        // Mail is counted while the child works.
+        // Count unread messages concurrently, while the server works.
         let called = self.suites.call(&call.tool, call.arguments.as_deref(), &caller);
         let (result, unread) = tokio::join!(called, self.workspace.unread_line(&who));
         let result = result.map_err(|error| to_raw(&error))?;
@@ -78,7 +78,7 @@ impl RawBypass {
         if let Some(arguments) = &call.arguments {
             request.arguments = Some(object("arguments", arguments)?);
         }
-        // Only `rmcp` needs the number, to cancel the request; here the token does that.
+        // `rmcp` needs the number only to cancel the request; here the token cancels it.
         let mut context = RequestContext::new(NumberOrString::Number(0), peer);
         context.ct = call.cancelled;
         context.extensions.insert(call.caller);
@@ -89,7 +89,7 @@ impl RawBypass {
     }
 }
 
-/// Renders a result for the older revisions: only clients with a session bypass `rmcp`, and they use those.
+/// Renders a result for older revisions: only clients with a session bypass `rmcp`, and those use older revisions.
 fn legacy(response: CallToolResponse) -> Result<Box<RawValue>, ErrorData> {
     let mut result = ServerResult::from(response);
     result.strip_result_type_for_legacy_peer();

@@ -1,4 +1,4 @@
-//! Tools of the swarms, offered if an agent of the workspace takes part in any.
+//! Tools of the swarms, offered only if an agent of the workspace is a member of one.
 
 use door_swarm::{Swarms, ToolAnswer, tools};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
@@ -6,7 +6,8 @@ use serde_json::json;
 use switchboard_core::AgentId;
 use switchboard_mcp::validate_arguments;
 
-/// Tools of the swarms; none if no agent takes part in any, because every conversation pays for listed tools.
+/// Tools of the swarms. None are listed if no agent is a member of a swarm, because every conversation pays tokens for
+/// listed tools.
 #[derive(Clone, Default)]
 pub(crate) struct SwarmTools {
     swarms: Option<Swarms>,

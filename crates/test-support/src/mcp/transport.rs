@@ -14,27 +14,29 @@ use crate::poll;
 use crate::process::Running;
 use crate::test_server::TestServer;
 
-/// More messages than this unread and the server waits.
+/// Maximum number of unread messages; when it is reached, the server must wait.
 const UNREAD: usize = 4096;
 
-/// One of the transports.
+/// One of the three MCP transports.
 pub(super) enum Transport {
-    /// Lines on the pipes of a process.
+    /// Stdio: lines on the pipes of a process.
     Stdio(Running),
-    /// `/mcp`, or `/sse` with `/messages`.
+    /// HTTP: `/mcp`, or `/sse` with `/messages`.
     Http(Http),
 }
 
-/// A session over HTTP. All its messages come in here, whichever connection brought them.
+/// A session over HTTP.
+///
+/// All messages of the session arrive here, whichever connection they used.
 pub(super) struct Http {
     port: u16,
-    /// A request with the token and the agent, for others to be made of.
+    /// Adds the token and the agent to a request.
     authorized: Box<dyn Fn(Request) -> Request + Send>,
     kind: Kind,
     session: String,
     received: Receiver<Value>,
     sender: SyncSender<Value>,
-    /// The connection of the stream that is open all the time.
+    /// Connection of the event stream that stays open during the session.
     stream: Option<TcpStream>,
 }
 
@@ -93,7 +95,7 @@ impl Transport {
         }
     }
 
-    /// Listens to what the server says by itself, where that needs a stream of its own.
+    /// Opens the stream for messages that the server sends on its own, if the transport needs a separate stream.
     pub(super) fn listen(&mut self) {
         if let Self::Http(http) = self
             && http.stream.is_none()
@@ -120,7 +122,7 @@ impl Transport {
         }
     }
 
-    /// Describes the other side, for the panic of a failing test.
+    /// Describes the state of the server side, for the panic message of a failing test.
     pub(super) fn state(&self) -> String {
         match self {
             Self::Stdio(process) => format!("stderr: {}", process.errors()),
@@ -163,7 +165,7 @@ impl Http {
         } else if message.get("id").is_none() {
             assert_eq!(request.send(port).unwrap().status, 202);
         } else {
-            // Each request has a connection of its own, because its answer may take long.
+            // Each request uses a separate connection, because its response may take long.
             thread::spawn(move || match request.send(port) {
                 Ok(response) => forward_messages(response, &sender),
                 Err(error) => drop(sender.send(json!({ "not sent": error.to_string() }))),
@@ -172,7 +174,9 @@ impl Http {
     }
 }
 
-/// Forwards every message of a response. Anything else is forwarded as well, for the panic of a failing test.
+/// Forwards every message of a response.
+///
+/// Anything else is forwarded as well, for the panic message of a failing test.
 fn forward_messages(response: Response, sender: &SyncSender<Value>) {
     if response.is_stream() {
         for event in response.events().filter(|event| !event.data.is_empty()) {
@@ -193,11 +197,11 @@ fn forward_messages(response: Response, sender: &SyncSender<Value>) {
 }
 
 impl Drop for Transport {
-    /// Ends a process as a client does, so that its name is free when this returns.
+    /// Ends the server process as a client does, so that the session's agent name is free when this returns.
     fn drop(&mut self) {
         if let Self::Stdio(process) = self {
             process.close_stdin();
-            // One that hangs is killed.
+            // After this time limit, a process that still runs is killed on drop.
             poll::within(Duration::from_secs(5), || (!process.is_running()).then_some(()));
         }
     }
@@ -206,7 +210,7 @@ impl Drop for Transport {
 impl Drop for Http {
     fn drop(&mut self) {
         if let Kind::Streamable = self.kind {
-            // A server that is gone has ended the session by itself.
+            // The request fails if the server is gone, in which case the session has ended anyway.
             let _ = self.in_session(Request::new("DELETE", "/mcp")).send(self.port);
         }
         if let Some(stream) = &self.stream {

@@ -1,4 +1,4 @@
-//! The Gemini API, as the Gemini CLI uses it.
+//! The Gemini API as the Gemini CLI uses it.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -10,7 +10,9 @@ use super::{Api, texts};
 
 pub(super) struct Gemini;
 
-/// The answer to a question of the client that is no turn: fields that its schemas ask for.
+/// Builds the answer to a side request of the client, which belongs to no turn.
+///
+/// It contains all fields that the schemas of such requests require.
 pub(super) fn side_answer() -> Value {
     let fields = json!({
         "reasoning": "stub", "model_choice": "flash", "complexity_score": 1, "complexity_reasoning": "stub",

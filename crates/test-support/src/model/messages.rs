@@ -1,4 +1,4 @@
-//! The Anthropic Messages API, as Claude Code uses it.
+//! The Anthropic Messages API as Claude Code uses it.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,14 +10,16 @@ use super::{Api, send_typed, texts};
 
 pub(super) struct Messages;
 
-/// Number of the next call or message: Claude Code drops a message whose id it has seen.
+/// Number of the next call or message.
+///
+/// Numbers are never reused, because Claude Code drops a message whose id it has seen before.
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
 fn next_id(prefix: &str) -> String {
     format!("{prefix}_{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Tokens of one request.
+/// Builds the token usage of one request.
 fn usage(output: u32) -> Value {
     json!({
         "input_tokens": 8, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 2,

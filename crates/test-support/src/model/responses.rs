@@ -1,4 +1,4 @@
-//! The `OpenAI` Responses API, as Codex uses it.
+//! The `OpenAI` Responses API as Codex uses it.
 
 use std::net::TcpStream;
 
@@ -24,7 +24,9 @@ impl Api for Responses {
         &body["input"]
     }
 
-    /// Tools of an MCP server come as a namespace; `::` divides its name from the tool's.
+    /// Returns the names of the offered tools.
+    ///
+    /// Tools of an MCP server come in a namespace; `::` separates the namespace's name from the tool's name.
     fn tools(body: &Value) -> Vec<String> {
         let mut names = Vec::new();
         for tool in body["tools"].as_array().into_iter().flatten() {

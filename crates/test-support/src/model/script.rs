@@ -1,36 +1,37 @@
-//! The script language of prompts: one word and its argument a line.
+//! Script language of prompts, with one command and its argument per line.
 //!
-//! | line | the model |
+//! | line | effect on the model |
 //! |---|---|
 //! | `SAY text` | says the text, in two pieces |
 //! | `HOLD text` | says half of the text, and the rest once the test releases it |
 //! | `RUN command` | calls the shell |
-//! | `BACKGROUND command` | calls the shell and does not wait for the command |
-//! | `WRITE name` | adds a file that says hello |
-//! | `CALL tool {json}` | calls the tool with this name, or with a name that ends so |
+//! | `BACKGROUND command` | calls the shell without waiting for the command |
+//! | `WRITE name` | adds a file that contains `hello` |
+//! | `CALL tool {json}` | calls the tool with this name, or with a name that ends in this name |
 //! | `HANG` | begins an answer and never ends it |
-//! | `BREAK [status]` | answers with this HTTP status, 500 unless told |
-//! | `AFTERWARDS line` | does this in a turn that the client starts itself when a background command has ended |
+//! | `BREAK [status]` | answers with this HTTP status; default: 500 |
+//! | `AFTERWARDS line` | executes the line in a turn that the client starts itself after a background command has ended |
 //!
-//! The newest user text with such a line counts. Marks and spaces before the word are ignored, because the text may
-//! stand in a frame. Calls come one in each request; then the model says the text, or `ran`, `wrote` or `called`.
+//! The newest text of the user counts; text that the client adds counts only if it contains such a line or a
+//! notification. Marks and spaces before the command are ignored, because the text may be inside a frame. Each response
+//! contains one call. After the last call, the model says the text of `SAY`, or else `ran`, `wrote` or `called`.
 
 use serde_json::{Value, json};
 
-/// How Claude Code marks the news that a background command has ended.
+/// Marker with which Claude Code reports that a background command has ended.
 const NOTIFICATION: &str = "<task-notification>";
 
-/// One piece of a conversation.
+/// One item of a conversation.
 pub(super) enum Item {
-    /// Text of the user.
+    /// Text from the user.
     User(String),
-    /// Text that the client adds to what the user says; it counts only with a script or a notification in it.
+    /// Text that the client adds to the user's text. It counts only if it contains a script or a notification.
     Client(String),
-    /// Result of a call.
+    /// Result of a tool call.
     Result,
 }
 
-/// A call of a tool, before its name and arguments in the client's terms.
+/// Tool call in neutral form, before it gets the client's tool name and arguments.
 pub(super) enum Call {
     Run { command: String, in_background: bool },
     Write { name: String },
@@ -51,7 +52,7 @@ struct Line<'a> {
     rest: &'a str,
 }
 
-/// The newest text of the user.
+/// Returns the newest text of the user that counts.
 pub(super) fn newest_text(items: &[Item]) -> String {
     items[newest(items)..].iter().find_map(Item::text).unwrap_or_default().to_owned()
 }
@@ -81,7 +82,7 @@ impl Item {
     }
 }
 
-/// Where the newest text is that counts.
+/// Returns the index of the newest text that counts.
 fn newest(items: &[Item]) -> usize {
     let counts = |item: &Item| match item {
         Item::User(_) => true,
@@ -103,7 +104,7 @@ fn parse(line: &str) -> Option<Line<'_>> {
     WORDS.contains(&word).then_some(Line { word, rest })
 }
 
-/// The answer after so many results of calls.
+/// Returns the answer after this many results of calls.
 fn step(lines: &[Line], results: usize) -> Answer {
     let mut calls = lines.iter().filter_map(|line| Some((line.word, call(line)?)));
     if let Some((_, call)) = calls.nth(results) {

@@ -1,6 +1,6 @@
 //! Parser for server-sent events (SSE), per the HTML standard ("Interpreting an event stream").
 
-/// One event.
+/// One server-sent event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::child) struct Event {
     /// Event type; empty means `message`.
@@ -9,11 +9,11 @@ pub(in crate::child) struct Event {
     pub(in crate::child) data: Vec<u8>,
 }
 
-/// An event exceeds the size limit.
+/// Error: an event exceeds the size limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::child) struct TooLarge;
 
-/// Incremental SSE parser.
+/// Incremental parser for server-sent events.
 #[derive(Debug)]
 pub(in crate::child) struct EventParser {
     bytes: Vec<u8>,
@@ -22,7 +22,7 @@ pub(in crate::child) struct EventParser {
     cap: usize,
     event: Event,
     has_data: bool,
-    /// Last event id.
+    /// Id of the last event.
     pub(in crate::child) last_id: Option<String>,
     /// Reconnection delay requested by the server, in milliseconds.
     pub(in crate::child) retry: Option<u64>,
@@ -50,7 +50,7 @@ impl EventParser {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the next complete event.
+    /// Returns the next complete event, or `None` if more bytes are needed.
     pub(in crate::child) fn next(&mut self) -> Result<Option<Event>, TooLarge> {
         loop {
             let ends = |byte: &u8| matches!(byte, b'\n' | b'\r');
@@ -59,7 +59,7 @@ impl EventParser {
                 return if self.bytes.len() - self.start > self.cap { Err(TooLarge) } else { Ok(None) };
             };
             let end = self.searched + at;
-            // Lines end in CR, LF or both; after a CR at the end of the buffer, wait for the next byte.
+            // A line ends in CR, LF or CRLF. After a CR at the end of the buffer, wait for the next byte.
             let next = match self.bytes.get(end..end + 2) {
                 Some(b"\r\n") => end + 2,
                 None if self.bytes[end] == b'\r' => {

@@ -1,6 +1,7 @@
-//! Mirrors tool arguments into HTTP headers: `x-mcp-header` in a tool's schema, since 2026-07-28.
+//! Mirrors tool arguments into HTTP headers.
 //!
-//! The annotations are collected from the tool lists that pass through.
+//! Since 2026-07-28, a tool's schema marks such arguments with `x-mcp-header`. The annotations are collected from the
+//! tool lists that pass through.
 
 use std::collections::HashMap;
 
@@ -15,22 +16,24 @@ use super::name::encode;
 
 const MARK: &str = "x-mcp-header";
 
-/// Deepest level of a schema that is searched; arguments are never nested deeper in practice.
+/// Maximum schema depth that is searched for annotations. In practice, arguments are not nested deeper.
 const DEPTH: usize = 16;
 
-/// Header annotations of a server's tools. `None` marks a tool with invalid annotations, which the revision requires
-/// clients to exclude.
+/// Header annotations of a server's tools, by tool name.
+///
+/// `None` marks a tool with invalid annotations. The revision requires clients to exclude such a tool.
 #[derive(Default)]
 pub(super) struct HeaderMirror(Mutex<HashMap<String, Option<Vec<MirroredArgument>>>>);
 
-/// A mirrored argument: its header and its path.
+/// An argument mirrored into a header: the header name and the path of the argument.
 struct MirroredArgument {
     header: HeaderName,
     path: Vec<String>,
 }
 
 impl HeaderMirror {
-    /// Records the annotations of listed tools; returns the list without invalid tools, if there are any.
+    /// Records the annotations of the listed tools. Returns the list without invalid tools if there are any, or else
+    /// `None`.
     pub(super) fn record_tools(&self, list: &RawValue) -> Option<Box<RawValue>> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -39,7 +42,7 @@ impl HeaderMirror {
             #[serde(default)]
             input_schema: Value,
         }
-        // Few tools have the annotation, and a substring search is much cheaper than parsing the list.
+        // Few tools have annotations, and a substring search is much cheaper than parsing the list.
         if !list.get().contains(MARK) {
             return None;
         }
@@ -66,12 +69,12 @@ impl HeaderMirror {
         })
     }
 
-    /// True if a tool's annotations are invalid.
+    /// Returns true if a tool's header annotations are invalid.
     pub(super) fn is_invalid(&self, tool: &str) -> bool {
         matches!(self.0.lock().get(tool), Some(None))
     }
 
-    /// Returns the headers for a call.
+    /// Returns the headers that mirror the arguments of a call.
     pub(super) fn headers(&self, params: Option<&RawValue>) -> HeaderMap {
         #[derive(Deserialize)]
         struct Call {
@@ -102,8 +105,9 @@ impl HeaderMirror {
     }
 }
 
-/// Collects the annotations reached only through `properties`; others do not count. Returns false if one is not a
-/// header name, is on a type that a header cannot carry, or occurs twice.
+/// Collects the annotations that are reachable only through `properties`; all others are ignored.
+///
+/// Returns false if an annotation is not a valid header name, occurs twice, or is on a type that a header cannot carry.
 fn search(schema: &Value, path: &mut Vec<String>, found: &mut Vec<MirroredArgument>) -> bool {
     let Some(Value::Object(properties)) = schema.get("properties") else { return true };
     if path.len() == DEPTH {

@@ -1,4 +1,4 @@
-//! Routing headers of 2026-07-28, so that intermediaries need not parse the body.
+//! Routing headers of revision 2026-07-28, which spare intermediaries from parsing the body.
 
 use http::header::{HeaderMap, HeaderValue};
 use serde_json::value::RawValue;
@@ -6,7 +6,7 @@ use switchboard_core::json::RawObject;
 
 use super::{METHOD, NAME};
 
-/// Returns `Mcp-Method`, and `Mcp-Name` for methods that have one.
+/// Returns the `Mcp-Method` header, and `Mcp-Name` for methods that have a name.
 pub(super) fn headers(method: &str, params: Option<&RawValue>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if method.is_empty() {
@@ -27,7 +27,7 @@ pub(super) fn headers(method: &str, params: Option<&RawValue>) -> HeaderMap {
     headers
 }
 
-/// Encodes a text as a header value: unchanged, or as marked base64 if a header could not carry it.
+/// Encodes a text as a header value. Text that a header cannot carry is encoded as marked base64.
 pub(super) fn encode(text: &str) -> String {
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
         && text.trim() == text

@@ -1,4 +1,4 @@
-//! Event streams for messages outside any call, if the server offers them.
+//! Event streams for messages outside any call, if the server offers such streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::child::error::ChildError;
 use crate::child::meta::Meta;
 use crate::host::Caller;
 
-/// Backoff after streams that ended at once: initial and maximum delay.
+/// Initial and maximum backoff before a stream is opened again.
 const WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// Maintains the event stream of a session, if the server has one.
+/// Keeps the event stream of a session open, if the server offers one.
 pub(super) async fn listen_in_session(transport: Arc<HttpTransport>, connection: Arc<Connection>) {
     let listening = async {
         let mut events = EventParser::new(connection.shared.options.message_cap);
@@ -38,11 +38,11 @@ pub(super) async fn listen_in_session(transport: Arc<HttpTransport>, connection:
                     tracing::debug!(child = connection.shared.name(), ?outcome, "the session's stream ended");
                     events = stream;
                 }
-                // A server that had a stream will have it again.
+                // The server offered a stream before, so treat the failure as temporary.
                 Err(error) if had_one => {
                     tracing::debug!(child = connection.shared.name(), %error, "the session has no stream");
                 }
-                // A server without such a stream rejects the request, usually with 405.
+                // A server that offers no stream rejects the request, usually with 405.
                 Err(_) => return,
             }
             if started.elapsed() > WAIT.1 {
@@ -58,7 +58,7 @@ pub(super) async fn listen_in_session(transport: Arc<HttpTransport>, connection:
     }
 }
 
-/// Maintains a subscription to list changes, if the server announces them.
+/// Keeps a subscription to list changes open, if the server announces such changes.
 pub(super) async fn subscribe(transport: Arc<HttpTransport>, connection: Arc<Connection>) {
     let Some(opened) = connection.initialized() else { return };
     let tells = |list: &str| {
@@ -80,7 +80,7 @@ pub(super) async fn subscribe(transport: Arc<HttpTransport>, connection: Arc<Con
             let body = envelope::request(connection.next_id(), "subscriptions/listen", wanted.as_deref());
             match transport.listen(&connection, body).await {
                 Ok(()) => wait = WAIT.0,
-                // A rejection is permanent.
+                // Stop listening, because a rejection is permanent.
                 Err(ChildError::Rpc(_)) => return,
                 Err(_) => wait = (wait * 2).min(WAIT.1),
             }

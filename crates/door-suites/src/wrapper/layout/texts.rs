@@ -1,4 +1,4 @@
-//! `mcp-descriptions.json`: descriptions of a child for calling models and for the model in its wrapper.
+//! Updates `mcp-descriptions.json`: the descriptions of a child for calling models and for its wrapper's model.
 
 use serde_json::{Map, Value};
 use switchboard_core::describe_json_error;
@@ -12,10 +12,10 @@ use crate::edit::workspace_folder;
 use crate::error::SuiteError;
 use crate::paths::SuitePaths;
 
-/// Larger than any descriptions file that a person writes.
+/// Maximum size of the descriptions file, in bytes. No handwritten file is this large.
 const LIMIT: u64 = 1 << 20;
 
-/// Adds missing descriptions of a child. Existing text is preserved, also under unknown keys.
+/// Adds the missing descriptions of a child. Existing text is preserved, including text under unknown keys.
 pub(super) fn add(
     paths: &SuitePaths,
     child: &str,
@@ -47,7 +47,8 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Removes the added descriptions if they are unchanged, and the file if nothing else is in it.
+/// Removes the descriptions that `wrap` added, if they are unchanged. Removes the file too if `wrap` created it and
+/// nothing else is in it.
 pub(super) fn remove(paths: &SuitePaths, child: &str, manifest: &Manifest) -> Result<(), WrapperError> {
     let folder = workspace_folder(paths)?;
     let _lock =
@@ -83,7 +84,7 @@ fn read(folder: &Dir) -> Result<Option<Value>, WrapperError> {
     Ok(Some(value))
 }
 
-/// Returns the descriptions of a child; creates the objects if missing.
+/// Returns the JSON object with the descriptions of a child; creates missing objects.
 fn texts_of<'f>(
     file: &'f mut Value,
     child: &str,

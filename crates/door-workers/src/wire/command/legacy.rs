@@ -1,4 +1,4 @@
-//! Payloads of the legacy dialect, for their schemas. They are parsed as current payloads under other field names.
+//! Payloads of the legacy dialect, for their schemas. They are parsed as current payloads with other field names.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Events of the legacy dialect, for their schemas. The session translates current events into them.
+//! Events of the legacy dialect, for their schemas. The session translates current events into these.
 
 use std::collections::BTreeMap;
 

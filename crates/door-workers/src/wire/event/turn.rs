@@ -253,7 +253,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// Returns the SHA-256 of its JSON, in hexadecimal.
+    /// Returns the SHA-256 of the question's JSON, in hexadecimal.
     pub fn hash(&self) -> String {
         let json = serde_json::to_vec(self).unwrap_or_default();
         let mut hash = String::with_capacity(64);

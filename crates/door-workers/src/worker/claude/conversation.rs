@@ -1,4 +1,4 @@
-//! Conversation with Claude Code: frames to reports, without a process.
+//! Conversation with Claude Code: translates frames to reports, without a process.
 
 use std::collections::HashMap;
 
@@ -10,29 +10,29 @@ use crate::wire::event::{Question, Tokens, TurnStatus};
 use crate::worker::rpc::{number_at, string_at, tail};
 use crate::worker::{AgentActivity, MAX_OPEN_QUESTIONS, OwnTurnReport, Report};
 
-/// Maximum of a tool's output in a report.
+/// Maximum size of a tool's output in a report, in bytes.
 const MAX_OUTPUT: usize = 16 << 10;
 
-/// A conversation with Claude Code: frames in, reports and answers out.
+/// State of a conversation with Claude Code: frames come in, reports and answers go out.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
     pub(super) pid: Option<u32>,
     pub(super) session: Option<String>,
     turns: Turns,
-    /// Open questions: the request id and the tool's arguments.
+    /// Open questions by our keys: the request id and the tool's arguments.
     questions: HashMap<u64, (String, Value)>,
     next: u64,
-    /// Running tools by the agent's ids.
+    /// Descriptions of the running tools, by tool-use id.
     tools: HashMap<String, String>,
-    /// The latest text of an own turn.
+    /// The latest text of a turn that the agent started itself.
     own_answer: Option<String>,
 }
 
-/// Results of a frame.
+/// Effects of handling one frame.
 #[derive(Debug, Default)]
 pub(super) struct FrameEffects {
     pub(super) reports: Vec<Report>,
-    /// A frame to send.
+    /// A frame to send back to Claude Code.
     pub(super) answer: Option<Value>,
 }
 
@@ -68,7 +68,7 @@ impl Conversation {
         Some(answer(&request_id, &input, decision))
     }
 
-    /// Handles a frame of Claude Code.
+    /// Handles a frame from Claude Code and returns its effects.
     pub(super) fn handle_frame(&mut self, frame: &Value) -> FrameEffects {
         let mut effects = FrameEffects::default();
         match self.turns.update(frame) {
@@ -180,7 +180,9 @@ impl Conversation {
         }
     }
 
-    /// Handles a question. Answers at once if it is not about a tool, or if too many are open.
+    /// Handles a question of the agent.
+    ///
+    /// Answers it at once if it is not about a tool, or if too many questions are open.
     fn read_question(&mut self, frame: &Value, reports: &mut Vec<Report>) -> Option<Value> {
         let id = string_at(frame, "/request_id").unwrap_or_default();
         if string_at(frame, "/request/subtype").as_deref() != Some("can_use_tool") {
@@ -219,7 +221,7 @@ impl Conversation {
         let (status, error) = result_status(frame);
         let result = string_at(frame, "/result");
         if owner == Owner::Injection {
-            // The own turn merged the prompt at its very end.
+            // The agent's own turn merged the prompt at its very end.
             if self.turns.owner() == Owner::Agent {
                 reports.push(self.own_turn_end(TurnStatus::Completed, None, None));
             }
@@ -247,7 +249,7 @@ fn activity_report(owner: Owner, activity: AgentActivity) -> Option<Report> {
     }
 }
 
-/// True if the frame comes from a subagent.
+/// Returns true if the frame comes from a subagent.
 fn is_of_subagent(frame: &Value) -> bool {
     frame.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null())
 }

@@ -1,8 +1,8 @@
 //! Turn ownership: which turn of Claude Code belongs to the injection, and which one the agent started itself.
 //!
-//! Claude Code starts an own turn when a background command has ended. Frames of newer versions name the prompts that
-//! a turn answers (`user_message_uuids`, `command_lifecycle`); a turn that does not name our prompt is an own turn.
-//! Older versions only repeat a prompt, or not even that: there, the order of turns decides.
+//! Claude Code starts a turn of its own when a background command has ended. In newer versions, frames name the prompts
+//! that a turn answers (`user_message_uuids`, `command_lifecycle`); a turn that does not name our prompt is the agent's
+//! own. Older versions only repeat a prompt, or do not even repeat it. For those, the order of turns decides.
 
 use serde_json::Value;
 
@@ -21,16 +21,16 @@ pub(super) enum Owner {
     Agent,
 }
 
-/// Change of turns that a frame reports.
+/// Change in the state of turns that a frame reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// No change.
     Same,
     /// Claude Code has accepted the prompt.
     Accepted,
-    /// An own turn has started.
+    /// The agent has started a turn of its own.
     OwnTurnStarted,
-    /// The own turn has merged the prompt and continues as the injection's turn.
+    /// The agent's own turn has merged the prompt and continues as the injection's turn.
     Merged,
     /// The turn has ended.
     Ended(Owner),
@@ -41,12 +41,12 @@ pub(super) enum Step {
 /// Turns of one Claude Code process.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// The injection that was sent and has not ended.
+    /// The injection whose prompt was sent and whose turn has not ended.
     prompt: Option<String>,
     running: Owner,
-    /// True if this version names the prompts of a turn.
+    /// True if this version of Claude Code names the prompts of a turn.
     names_prompts: bool,
-    /// True if this version repeats prompts.
+    /// True if this version of Claude Code repeats prompts.
     repeats_prompts: bool,
     /// Tokens that the running turn has used so far.
     spent: u64,
@@ -55,12 +55,12 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Registers the injection that is sent now.
+    /// Registers the injection whose prompt is being sent.
     pub(super) fn register_prompt(&mut self, injection: String) {
         self.prompt = Some(injection);
     }
 
-    /// Returns the owner of the current frames.
+    /// Returns the owner of the turn to which the current frames belong.
     pub(super) fn owner(&self) -> Owner {
         match self.running {
             Owner::Unknown if self.prompt.is_some() && !self.names_prompts => Owner::Injection,
@@ -73,7 +73,7 @@ impl Turns {
         self.spent
     }
 
-    /// Returns the tokens of the injection, without those used before the merge.
+    /// Returns the injection's share of the tokens, without those that were used before the merge.
     pub(super) fn share(&self, tokens: Tokens) -> Tokens {
         if self.before_merge == 0 {
             return tokens;
@@ -114,7 +114,7 @@ impl Turns {
         self.before_merge = 0;
     }
 
-    /// True if a frame names our prompt; `None` if it names no prompt.
+    /// Returns true if a frame names our prompt, false if it names only others, and `None` if it names no prompt.
     fn is_named(&self, frame: &Value) -> Option<bool> {
         let list = frame.get("user_message_uuids").and_then(Value::as_array);
         let single = frame.get("user_message_uuid").filter(|uuid| uuid.is_string());
@@ -132,7 +132,7 @@ impl Turns {
             "queued" => Step::Accepted,
             "started" => self.mark_started(),
             "cancelled" | "discarded" if self.running != Owner::Injection => Step::Cancelled,
-            // The end of a started turn is in its result frame.
+            // A turn that has started ends with its result frame instead.
             _ => Step::Same,
         }
     }
@@ -174,7 +174,7 @@ impl Turns {
             None => match self.running {
                 Owner::Agent => false,
                 Owner::Injection => true,
-                // A version that repeats prompts will still start ours, unless the turn failed before that.
+                // A version that repeats prompts still has to start our turn, unless the turn failed before that.
                 Owner::Unknown => self.prompt.is_some() && (is_error || !self.repeats_prompts),
             },
         };

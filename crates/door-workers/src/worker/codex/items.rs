@@ -8,10 +8,10 @@ use super::super::rpc::{string_at, tail};
 use super::super::{AgentActivity, Report};
 use crate::wire::event::Change;
 
-/// Maximum of a command's output in a report.
+/// Maximum size of a command's output in a report, in bytes.
 const MAX_OUTPUT: usize = 16 << 10;
 
-/// Items of a turn that later messages refer to.
+/// Items of a turn that later messages of Codex refer to.
 #[derive(Debug, Default)]
 pub(super) struct Items {
     changes: HashMap<String, Vec<Change>>,
@@ -31,7 +31,7 @@ impl Items {
         match item.get("type").and_then(Value::as_str)? {
             "agentMessage" if is_over => {
                 let is_final = string_at(item, "/phase").as_deref() == Some("final_answer");
-                // A remark during the turn does not replace the final answer.
+                // A remark during the turn must not replace the final answer.
                 if self.has_final && !is_final {
                     return None;
                 }

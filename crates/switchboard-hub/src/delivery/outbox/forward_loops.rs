@@ -1,7 +1,8 @@
-//! Forwards that their target refuses: the target was removed, or forwards back, which would make a loop.
+//! Notices about forwards that the target refuses.
 //!
-//! The person who made the settings can correct them and sees no receipts, so they are notified, once for each
-//! forward, and again only after they have read the notice.
+//! The target was removed, or it forwards back, which would make a loop. The person who configured the forward can
+//! correct it but sees no receipts, so they are notified: once for each forward, and again only after they have read
+//! the notice.
 
 use serde_json::{Map, Value};
 use switchboard_core::{AgentId, Delivery, MessageId, resolve_recipients};
@@ -12,13 +13,13 @@ use crate::journal::maintenance;
 use crate::journal::reads;
 use crate::store::writer::Transaction;
 
-/// Topic of the note with the last notice to the person about a forward.
+/// Topic of the note that stores the latest notice to the person about a forward.
 const TOPIC: &str = "returned";
 
-/// Characters of the reason in the notice. The text may be a stranger's.
+/// Maximum number of characters of the reason in the notice. The text may come from a stranger.
 const REASON: usize = 200;
 
-/// Notifies the person and the sender of a forwarded delivery that is about to be refused.
+/// Notifies the person and the sender that a forwarded delivery is refused.
 pub(crate) fn notify_refused(
     tx: &mut Transaction<'_>,
     delivery: &Delivery,
@@ -58,7 +59,7 @@ pub(crate) fn notify_refused(
     notice::write_to_sender(tx, &message, body, metadata)
 }
 
-/// True if a notice is still unread by the person.
+/// Returns true if the person has not read a notice yet.
 fn is_unseen(tx: &Transaction<'_>, notice: &str) -> Result<bool, HubError> {
     let Ok(id) = notice.parse::<MessageId>() else { return Ok(false) };
     let receipt = match reads::receipt(tx.db, id) {

@@ -1,4 +1,4 @@
-//! Leases: which deliveries this process makes, and until when.
+//! Delivery leases: which deliveries this process makes, and until when.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,9 @@ use crate::error::HubError;
 use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
 use crate::store::writer::Transaction;
 
-/// Inserts one planned delivery, and leases it at once if its door is open here and has a free slot.
+/// Inserts a planned delivery and leases it if possible.
+///
+/// The delivery is leased at once if its door is open here and has a free slot.
 pub(crate) fn enqueue(
     tx: &mut Transaction<'_>,
     message: &Arc<Message>,
@@ -65,7 +67,7 @@ pub(crate) fn enqueue(
         DeliveryState::Seen => delivery.milestones.seen = Some(tx.now),
         DeliveryState::Queued | DeliveryState::Failed { .. } => {}
     }
-    // This process does not schedule deliveries of a closed door; a leased delivery is due when its lease ends.
+    // This process does not schedule deliveries of a closed door; a leased delivery becomes due when its lease ends.
     if state == DeliveryState::InFlight || (state == DeliveryState::Queued && tx.doors.is_open(door)) {
         tx.due_at(due);
     }
@@ -88,7 +90,7 @@ fn lease_end(tx: &Transaction<'_>) -> Timestamp {
     tx.now.saturating_add(lease_duration(tx)).unwrap_or(tx.now)
 }
 
-/// Renews the leases that are still ours; returns until when each counts as fresh.
+/// Renews the leases that this process still holds; returns until when each counts as fresh.
 pub(super) fn renew(
     tx: &mut Transaction<'_>,
     leases: &[(DeliveryId, i64)],
@@ -106,10 +108,10 @@ pub(super) fn renew(
     Ok(renewed)
 }
 
-/// Leases due deliveries to the doors that are open here, as far as they have free slots.
+/// Leases due deliveries to the doors that are open here, up to their free slots.
 ///
-/// Doors without a free slot are recorded: later submissions to them queue behind, and they are polled again
-/// with the next transaction.
+/// Doors without a free slot are recorded: later submissions to such a door queue behind its earlier deliveries, and it
+/// is polled again with the next transaction.
 pub(crate) fn lease_due(tx: &mut Transaction<'_>) -> rusqlite::Result<()> {
     tx.next_due = Timestamp::MAX;
     for door in tx.doors.all_open() {
@@ -131,7 +133,7 @@ pub(crate) fn lease_due(tx: &mut Transaction<'_>) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Returns the earliest due time of a door's deliveries; `None` if none is pending.
+/// Returns the earliest due time of a door's deliveries, or `None` if none is pending.
 fn earliest_due(db: &rusqlite::Connection, door: Door) -> rusqlite::Result<Option<Timestamp>> {
     db.prepare_cached(
         "SELECT due_at FROM deliveries WHERE door = ?1 AND (state < 2 OR state = 6) ORDER BY due_at LIMIT 1",
@@ -140,9 +142,9 @@ fn earliest_due(db: &rusqlite::Connection, door: Door) -> rusqlite::Result<Optio
     .optional()
 }
 
-/// True if a delivery is due for one of these doors.
+/// Returns true if a delivery is due for one of these doors.
 pub(crate) fn is_due(db: &rusqlite::Connection, doors: &[Door], now: Timestamp) -> Result<bool, HubError> {
-    // One query for all of them. Door names are constants of ours.
+    // One query covers all doors. Door names are constants of this program, so they need no escaping.
     let names: Vec<String> = doors.iter().map(|door| format!("'{}'", door.as_str())).collect();
     let sql = format!(
         "SELECT EXISTS (SELECT 1 FROM deliveries WHERE door IN ({}) AND (state < 2 OR state = 6) AND due_at <= ?1)",
@@ -151,7 +153,7 @@ pub(crate) fn is_due(db: &rusqlite::Connection, doors: &[Door], now: Timestamp) 
     Ok(db.prepare_cached(&sql)?.query_row([now.as_microsecond()], |row| row.get(0))?)
 }
 
-/// True if a dead process holds a lease on a delivery of this door.
+/// Returns true if a dead process holds a lease on a delivery of this door.
 pub(crate) fn is_abandoned(db: &rusqlite::Connection, door: Door) -> Result<bool, HubError> {
     let mut statement = db.prepare_cached(
         "SELECT DISTINCT owner FROM deliveries WHERE door = ?1 AND (state < 2 OR state = 6) AND state = 1 \
@@ -196,10 +198,12 @@ fn lease_one(tx: &mut Transaction<'_>, door: Door) -> rusqlite::Result<Option<Le
     Ok(Some((Arc::new(stored.message), stored.seq, delivery, fence)))
 }
 
-/// A delivery's number, the fence of its next attempt, and both rows if they can be read.
+/// Delivery number, fencing token of the next attempt, and both rows if they can be read.
 type Due = (i64, i64, Result<(Stored, Delivery), HubError>);
 
-/// Finds the delivery that has been due for the longest. Expired ones are left to housekeeping.
+/// Finds the delivery that has been due for the longest time.
+///
+/// Expired deliveries are left to housekeeping.
 fn next_due(tx: &Transaction<'_>, door: Door) -> rusqlite::Result<Option<Due>> {
     let sql = format!(
         "SELECT {MESSAGE_COLUMNS}, {DELIVERY_COLUMNS}, d.fence FROM deliveries d JOIN messages m ON m.seq = d.id / {SPREAD} \
@@ -209,7 +213,7 @@ fn next_due(tx: &Transaction<'_>, door: Door) -> rusqlite::Result<Option<Due>> {
     let mut statement = tx.db.prepare_cached(&sql)?;
     let mut rows = statement.query(params![door.as_str(), tx.now.as_microsecond()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    // An unreadable or maximal fence restarts at 1: no process holds a lease on such a row.
+    // An unreadable or maximal fence restarts at 1, because no process holds a lease on such a row.
     let fence =
         row.get::<_, i64>(MESSAGE_WIDTH + 13).ok().and_then(|fence| fence.checked_add(1)).unwrap_or(1);
     let read = Stored::read(row)

@@ -1,4 +1,4 @@
-//! State transitions of deliveries.
+//! State transitions of deliveries: outcomes, retries, redelivery and expiry.
 
 use std::collections::BTreeSet;
 
@@ -19,13 +19,13 @@ use crate::journal::reads;
 use crate::store::rows::{self, DELIVERY_COLUMNS, SPREAD, state_number};
 use crate::store::writer::Transaction;
 
-/// Suffix of the note on a delivery that was refused because its message is damaged.
+/// Suffix of the note on a delivery whose message is damaged.
 const SEE_DOCTOR: &str = "; see `switchboard doctor`";
 
-/// Reason for the retry of a delivery that its door dropped.
+/// Reason for the retry of a delivery that its door dropped without a report.
 pub(super) const NO_OUTCOME: &str = "the door did not report an outcome";
 
-/// Refuses the delivery of a damaged message, so that its neighbours can go on.
+/// Refuses the delivery of a damaged message, so that the deliveries behind it can proceed.
 pub(super) fn refuse_damaged(tx: &Transaction<'_>, id: i64, error: &HubError) -> rusqlite::Result<()> {
     let note = format!("{error}{SEE_DOCTOR}");
     tx.db
@@ -34,7 +34,7 @@ pub(super) fn refuse_damaged(tx: &Transaction<'_>, id: i64, error: &HubError) ->
     Ok(())
 }
 
-/// Queues the deliveries of a damaged message again once it was repaired.
+/// Requeues the deliveries of a damaged message after the message was repaired.
 pub(crate) fn requeue_repaired(tx: &Transaction<'_>, seq: i64) -> Result<(), HubError> {
     let [first, end] = rows::delivery_ids(seq);
     tx.db.execute(
@@ -45,8 +45,9 @@ pub(crate) fn requeue_repaired(tx: &Transaction<'_>, seq: i64) -> Result<(), Hub
     Ok(())
 }
 
-/// Records a successful delivery, unless another process has leased it by now. While the fence is in force, the
-/// delivery has not changed since it was leased, so it is not read again.
+/// Records a successful delivery, unless another process has leased it in the meantime.
+///
+/// While the fencing token is valid, the delivery has not changed since it was leased, so it is not read again.
 pub(super) fn record_delivered(
     tx: &mut Transaction<'_>,
     mut delivery: Delivery,
@@ -69,7 +70,7 @@ pub(super) fn record_delivered(
     Ok(Some(DeliveryState::Delivered))
 }
 
-/// Records the outcome of an attempt, unless another process has leased the delivery by now.
+/// Records the outcome of an attempt, unless another process has leased the delivery in the meantime.
 pub(super) fn record_outcome(
     tx: &mut Transaction<'_>,
     id: DeliveryId,
@@ -80,7 +81,8 @@ pub(super) fn record_outcome(
     let Some((message, accepted_at, expires_at, mut delivery)) = found else { return Ok(None) };
     let jitter = fastrand::f64();
     let retry_as = match outcome {
-        // The first delivery to a peer waits for no other, so no success of another would trigger its retry.
+        // The first delivery to a peer waits for no other delivery, so no success of another one would trigger its
+        // retry.
         Outcome::Blocked { reason } if is_first_unsent(tx, &delivery)? => {
             &Outcome::Unreachable { reason: reason.clone() }
         }
@@ -115,7 +117,7 @@ pub(super) fn record_outcome(
     Ok(Some(state))
 }
 
-/// True if no earlier delivery to the same peer is unsent.
+/// Returns true if no earlier delivery to the same peer is unsent.
 fn is_first_unsent(tx: &Transaction<'_>, delivery: &Delivery) -> Result<bool, HubError> {
     let first = reads::first_unsent(tx.db, &delivery.agent)?;
     Ok(first.is_none_or(|seq| seq >= delivery.id.0 / SPREAD))
@@ -138,7 +140,7 @@ pub(crate) fn put_state(
     };
     let due = match state {
         DeliveryState::Failed { retry_at } => retry_at,
-        // It stays before what was queued after it.
+        // A requeued delivery keeps its original time, so that it stays ahead of later ones.
         DeliveryState::Queued => delivery.milestones.queued.map_or(tx.now, |queued| queued.min(tx.now)),
         _ => tx.now,
     };
@@ -173,7 +175,9 @@ pub(crate) fn put_state(
 
 type Found = (MessageId, Timestamp, Option<Timestamp>, Delivery);
 
-/// Reads a delivery with the needed fields of its message; with a fence, only while that is in force.
+/// Reads a delivery with the required fields of its message.
+///
+/// Given a fencing token, returns the delivery only while the token is valid.
 fn read_delivery(
     tx: &Transaction<'_>,
     id: DeliveryId,
@@ -198,8 +202,9 @@ fn read_delivery(
     Ok(Some((message, accepted, expires, rows::delivery(row, 5, message)?)))
 }
 
-/// Releases the leases of dead processes. Their deliveries are due since they were queued, so that they come
-/// before later ones.
+/// Releases the leases of dead processes, so that their deliveries are redelivered.
+///
+/// The deliveries are due from the time they were queued, so they come before later ones.
 pub(crate) fn release_orphaned(tx: &mut Transaction<'_>) -> Result<(), HubError> {
     let owners: Vec<String> = {
         let mut statement =
@@ -221,10 +226,12 @@ pub(crate) fn release_orphaned(tx: &mut Transaction<'_>) -> Result<(), HubError>
     Ok(())
 }
 
-/// Most deliveries that are retried at once: as many as the door handles for one peer. The others follow.
+/// Maximum number of deliveries that are retried at once.
+///
+/// The door handles as many for one peer.
 const RETRIES_AT_ONCE: i64 = 64;
 
-/// Makes the first failed deliveries to a peer due at once.
+/// Makes the first failed deliveries to a peer due at once, without backoff.
 pub(crate) fn retry_peer_now(tx: &mut Transaction<'_>, agent: &AgentId) -> Result<(), HubError> {
     tx.db
         .prepare_cached(
@@ -246,7 +253,9 @@ pub(crate) fn retry_first_deliveries(tx: &mut Transaction<'_>) -> Result<(), Hub
     Ok(())
 }
 
-/// Clamps due times that lie further ahead than any of ours: the clock was set back.
+/// Clamps due times that are implausibly far ahead, because the clock was set back.
+///
+/// No backoff or lease of this hub is that long.
 pub(crate) fn clamp_future_times(tx: &mut Transaction<'_>) -> Result<(), HubError> {
     let ahead = |by| tx.now.saturating_add(by).unwrap_or(tx.now).as_microsecond();
     let bounds = [
@@ -264,8 +273,9 @@ pub(crate) fn clamp_future_times(tx: &mut Transaction<'_>) -> Result<(), HubErro
     Ok(())
 }
 
-/// Topic of notes on expired mailbox deliveries whose files are not archived yet: any process expires a
-/// delivery, and the workspace door of any process moves its file.
+/// Topic of notes on expired mailbox deliveries whose files are not archived yet.
+///
+/// Any process may expire a delivery, and the workspace door of any process moves its file.
 pub(crate) const UNARCHIVED: &str = "unfiled";
 
 /// Returns the note key of an expired delivery.
@@ -294,7 +304,7 @@ pub(crate) fn expired_unarchived(
     Ok(unfiled)
 }
 
-/// Expires deliveries whose message expired before it was received. At most `most` at a time.
+/// Expires deliveries whose message expired before it was received, at most `most` at a time.
 pub(crate) fn expire_due(tx: &mut Transaction<'_>, most: usize) -> Result<Vec<Delivery>, HubError> {
     let sql = format!(
         "SELECT m.id, {DELIVERY_COLUMNS} FROM deliveries d JOIN messages m ON m.seq = d.id / {SPREAD} \
@@ -303,7 +313,7 @@ pub(crate) fn expire_due(tx: &mut Transaction<'_>, most: usize) -> Result<Vec<De
     let (mut expired, mut damaged) = (Vec::new(), Vec::new());
     {
         let mut statement = tx.db.prepare_cached(&sql)?;
-        // A limit beyond SQLite's integers is as good as none.
+        // A limit that exceeds SQLite's integers is equivalent to no limit.
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let mut rows = statement.query(params![tx.now.as_microsecond(), most])?;
         while let Some(row) = rows.next()? {
@@ -327,7 +337,7 @@ pub(crate) fn expire_due(tx: &mut Transaction<'_>, most: usize) -> Result<Vec<De
             maintenance::put_note(tx, Door::Workspace, UNARCHIVED, &key, Some(""))?;
         }
     }
-    // Other deliveries may have waited behind them.
+    // Later deliveries to the same peers may have waited behind the expired ones.
     let peers: BTreeSet<&AgentId> = expired
         .iter()
         .filter(|delivery| delivery.route.door() == Door::Swarm)

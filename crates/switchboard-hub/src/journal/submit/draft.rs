@@ -9,59 +9,65 @@ use switchboard_core::{
 use crate::error::HubError;
 use crate::store::rows;
 
-/// Message as a door submits it. The hub adds thread, reply chain and journal number.
+/// Message as a door submits it. The hub adds the thread, the reply chain and the journal number.
 #[derive(Debug, Clone)]
 pub struct Draft {
-    /// Its id, from [`crate::Hub::next_id`] or derived from facts that its door knows.
+    /// Id of the message, from [`crate::Hub::next_id`] or derived from facts that its door knows.
     pub id: MessageId,
     /// The sender.
     pub from: AgentId,
     /// The recipient.
     pub to: Address,
-    /// Its kind.
+    /// Kind of the message.
     pub kind: Kind,
     /// The body.
     pub body: String,
-    /// The message that it replies to.
+    /// The message to which this message replies.
     pub in_reply_to: Option<MessageId>,
-    /// Time of writing.
+    /// Time when the message was written.
     pub sent_at: Timestamp,
-    /// Time at which it expires.
+    /// Time when the message expires.
     pub expires_at: Option<Timestamp>,
     /// Further metadata.
     pub metadata: Map<String, Value>,
-    /// Its id in its protocol. The same native id again is a no-op with the same result.
+    /// Native id: the message's id in its protocol, used for deduplication.
+    ///
+    /// A submission with a known native id is a no-op with the same result.
     pub native: NativeId,
-    /// Idempotency key of the sender: a retry with the same key is not sent twice.
+    /// Idempotency key of the sender: a retry with the same key is deduplicated.
     pub key: Option<String>,
-    /// True if the native id is the message id in another spelling. Then the index of ids serves for both.
+    /// True if the native id is the message id in another spelling.
+    ///
+    /// The index of message ids then serves for both.
     pub native_is_id: bool,
-    /// True if the door has verified that `from` wrote it.
+    /// True if the door has verified that `from` wrote the message.
     pub verified: bool,
-    /// The route that it arrived by.
+    /// Route through which the message arrived.
     pub route: Option<Route>,
-    /// The exact signed bytes, if the content is signed.
+    /// The exact signed bytes, if the message is signed.
     pub signed: Option<Vec<u8>>,
-    /// True if an unknown local recipient may be reached through its mailbox.
+    /// True if an unregistered local recipient may be reached through its mailbox.
     pub allow_unregistered: bool,
-    /// For a message that is restored from mailbox files after the database was lost: its recipients, and the
-    /// state of each delivery. No delivery is planned then.
+    /// Recipients and delivery states of a message that is restored from mailbox files.
+    ///
+    /// Set after the database was lost; no delivery is planned then.
     pub restored: Option<Vec<(AgentId, DeliveryState)>>,
 }
 
-/// Message that another hub relayed, with its place in a conversation that began elsewhere.
+/// Message that another hub relayed, with its position in a conversation that began elsewhere.
 #[derive(Debug, Clone)]
 pub struct RelayedMessage {
     /// The message.
     pub draft: Draft,
-    /// First message of its conversation. If the message that it replies to is known here, that message's
-    /// thread counts.
+    /// First message of the conversation. If the parent message is known here, the parent's thread is used instead.
     pub thread: MessageId,
-    /// Hops of the reply chain before it. The same rule applies.
+    /// Earlier hops of the reply chain. If the parent message is known here, its hops are used instead.
     pub via: Vec<Hop>,
 }
 
-/// Validated draft, ready for the writer: all work that can run before its transaction is done.
+/// Validated draft that is ready for the writer.
+///
+/// All work that can run before the transaction is done.
 pub(crate) struct Prepared {
     pub(super) message: Message,
     pub(super) digest: [u8; 32],
@@ -72,19 +78,19 @@ pub(crate) struct Prepared {
     pub(super) submitter: Submitter,
 }
 
-/// Submitter of a message.
+/// Kind of submitter of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Submitter {
-    /// A door, on behalf of the sender.
+    /// A door that submits on behalf of the sender.
     Door,
-    /// A door, in the hub's own name.
+    /// A door that submits in the hub's own name.
     Hub,
-    /// A door that still has to write the file. It is leased the in-place deliveries.
+    /// A door that still has to write the file. The door gets the lease on the in-place deliveries.
     FileWriter,
 }
 
 impl Prepared {
-    /// Checks the size limits and computes the digest, on the submitter's thread.
+    /// Validates a draft: checks the size limits and computes the digest, on the submitter's thread.
     pub(crate) fn new(draft: Draft, body_limit: usize, metadata_limit: usize) -> Result<Self, HubError> {
         if draft.body.len() > body_limit {
             return Err(HubError::BodyTooLarge { size: draft.body.len(), limit: body_limit });

@@ -8,7 +8,7 @@ use crate::error::HubError;
 use crate::store::rows::Stored;
 use crate::store::writer::Transaction;
 
-/// Returns the earlier result for a message whose native id, or whose id, was accepted before.
+/// Finds the earlier result for a duplicate: a message whose native id or message id was already accepted.
 pub(super) fn find_duplicate(
     tx: &Transaction<'_>,
     message: &Message,
@@ -34,8 +34,9 @@ pub(super) fn find_duplicate(
     Ok(Some(Accepted { id, seq, deliveries, duplicate: true, stopped: None }))
 }
 
-/// True if this message was already ingested from a shared folder and the link now delivers the complete
-/// version: a file contains less of a message than the hub that wrote it knows.
+/// Returns true if the link now delivers a message that was ingested from a shared folder.
+///
+/// The link's version is complete: a file contains fewer fields of a message than the hub that wrote it knows.
 fn is_same_shared_post(tx: &Transaction<'_>, id: MessageId, message: &Message) -> Result<bool, HubError> {
     if id != message.id || !matches!(message.origin.route, Some(Route::Hub { .. })) {
         return Ok(false);
@@ -49,21 +50,24 @@ fn is_same_shared_post(tx: &Transaction<'_>, id: MessageId, message: &Message) -
         && first.body == message.body)
 }
 
-/// Prefix of the scope of idempotency keys.
+/// Prefix of the native-id scope that holds a sender's idempotency keys.
 const KEY_SCOPE: &str = "key of ";
 
-/// True if a scope holds idempotency keys, which are not ids that other agents may know a message by.
+/// Returns true if a scope holds idempotency keys, which other agents cannot use as message ids.
 pub fn is_idempotency_scope(scope: &str) -> bool {
     scope.starts_with(KEY_SCOPE)
 }
 
-/// Builds the native id that stores an idempotency key; no protocol and no other sender uses its scope.
+/// Builds the native id under which an idempotency key is stored.
+///
+/// No protocol and no other sender uses the scope of that id.
 pub(super) fn idempotency_key(message: &Message, key: String) -> NativeId {
     NativeId { door: message.origin.native.door, scope: format!("{KEY_SCOPE}{}", message.from), id: key }
 }
 
-/// Returns the result of the message that the sender sent under the same idempotency key, if it is the same
-/// message: same content and recipient. Times that each attempt adds may differ.
+/// Finds the earlier result of a message that was sent under the same idempotency key.
+///
+/// The message has to have the same content and recipient. Times that each attempt adds may differ.
 pub(super) fn find_by_idempotency_key(
     tx: &Transaction<'_>,
     message: &Message,
@@ -101,12 +105,12 @@ pub(super) fn duplicate_of(
     find_duplicate(tx, message, digest)?.ok_or_else(|| HubError::DamagedMessage { id: id() })
 }
 
-/// True if an insert failed because its id is in use.
+/// Returns true if an insert failed because its message id is already in use.
 pub(super) fn is_id_conflict(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
 }
 
-/// Binds a native id to a message; false if the id is in use.
+/// Binds a native id to a message; returns false if the id is already in use.
 pub(crate) fn bind(tx: &Transaction<'_>, native: &NativeId, seq: i64) -> Result<bool, HubError> {
     let bound = tx
         .db
@@ -115,7 +119,7 @@ pub(crate) fn bind(tx: &Transaction<'_>, native: &NativeId, seq: i64) -> Result<
     Ok(bound > 0)
 }
 
-/// Binds a further native id to a journaled message.
+/// Binds an additional native id to a journaled message.
 pub(crate) fn bind_native_id(
     tx: &mut Transaction<'_>,
     id: MessageId,

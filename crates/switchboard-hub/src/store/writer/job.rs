@@ -13,23 +13,27 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// Job of the writer: runs inside the transaction, and is completed with its outcome.
+/// Job of the writer, which runs inside the transaction and is completed with its outcome.
 pub(crate) trait Job: Send {
-    /// True if the submitter is told "on disk" and must be able to rely on it.
+    /// Returns true if the submitter is told "on disk", so that a sync is required.
     fn needs_sync(&self) -> bool;
-    /// True if it submits a message, which is rolled back if the submitter is told that it was not accepted.
-    /// Any other job can be repeated without harm.
+    /// Returns true if the job submits a message.
+    ///
+    /// A submission is rolled back if the submitter is told that it was not accepted. Any other job can be repeated
+    /// without harm.
     fn is_submission(&self) -> bool;
     fn run(&mut self, tx: &mut Transaction<'_>);
     fn finish(self: Box<Self>, failure: Option<HubError>);
 }
 
-/// Handling of a job that fails.
+/// Handling of the writes of a job that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnFailure {
-    /// Rolls back its writes. Every page that it touches is copied first.
+    /// The job's writes are rolled back to a savepoint.
+    ///
+    /// SQLite first copies every page that the job modifies.
     RollBack,
-    /// Nothing to roll back: it fails before it writes, or because the database itself does.
+    /// There is nothing to roll back: the job fails before it writes, or because the database itself fails.
     LeaveAsIs,
 }
 
@@ -40,7 +44,9 @@ pub(super) struct JobOptions {
     pub(super) on_failure: OnFailure,
 }
 
-/// Work of a job. Boxed, so that the code around it exists once for each result and not for each closure.
+/// Closure that a job runs.
+///
+/// It is boxed, so that the code around it is compiled once per result type instead of once per closure.
 pub(super) type Work<T> = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<T, HubError> + Send>;
 
 /// Job whose submitter waits for its result.
@@ -80,7 +86,7 @@ impl<T: Send> Job for QueuedJob<T> {
     fn finish(self: Box<Self>, failure: Option<HubError>) {
         let Self { result, reply, .. } = *self;
         let answer = failure.map_or_else(|| result.unwrap_or(Err(HubError::Closed)), Err);
-        // The submitter may have gone away; the work is done all the same.
+        // The submitter may be gone; the work is done anyway.
         let _ = reply.send(answer);
     }
 }
@@ -91,13 +97,15 @@ pub(crate) struct Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Waits for the result, which is on disk then.
+    /// Waits for the result. An accepted submission is on disk by then; a repeatable job need not be.
     pub(crate) async fn result(self) -> Result<T, HubError> {
         self.answer.await.map_err(|_| HubError::Closed)?
     }
 }
 
-/// Start of one job, to which a failure rolls back; its database failure loses the whole transaction.
+/// Savepoint before one job, to which a failed job is rolled back.
+///
+/// If the database itself fails, the whole transaction is lost.
 struct Savepoint {
     on_failure: OnFailure,
     events: usize,
@@ -107,7 +115,7 @@ struct Savepoint {
 }
 
 impl Savepoint {
-    /// Starts a job, unless the transaction is already lost.
+    /// Starts a job with a savepoint if needed; fails if the transaction is already lost.
     fn begin(tx: &Transaction<'_>, on_failure: OnFailure) -> Result<Self, HubError> {
         if let Some(failure) = &tx.failure {
             return Err(failure.clone().into());
@@ -127,7 +135,7 @@ impl Savepoint {
     /// Ends the job with its error, if any. Fails if the transaction is lost.
     fn end(self, tx: &mut Transaction<'_>, error: Option<&HubError>) -> Result<(), HubError> {
         if self.on_failure == OnFailure::LeaveAsIs {
-            // It fails before it writes, or because the database does.
+            // Such a job fails before it writes, or because the database itself fails.
             if let Some(failure) = error.and_then(HubError::of_database) {
                 tx.failure = Some(failure.clone());
             }

@@ -24,26 +24,27 @@ pub(crate) struct Transaction<'t> {
     pub(crate) directory: &'t mut CachedDirectory,
     pub(crate) doors: &'t Doors,
     pub(crate) now: Timestamp,
-    /// Doors with older waiting deliveries: new ones must not overtake them.
+    /// Doors that have older waiting deliveries, which new ones must not overtake.
     pub(crate) waiting: Vec<Door>,
-    /// Earliest due time of a delivery at the doors that are open here.
+    /// Earliest due time of a delivery for the doors that are open here.
     pub(crate) next_due: Timestamp,
-    /// True if only jobs ran that report their own effects, as messages and outcomes of deliveries do. Any
-    /// other job may have changed whatever the writer caches, and made anything due.
+    /// True if only jobs ran that report their own effects: submissions and outcomes of deliveries.
+    ///
+    /// Any other job may have changed the data that the writer caches, and may have made deliveries due.
     pub(super) is_plain: bool,
-    /// Tail of the journal, once it was read.
+    /// Tail of the journal, or `None` until it is read.
     pub(super) tail: Option<JournalTail>,
     /// Index of the running job in its batch.
     pub(super) job: usize,
     /// True while agents may be missing after a recovery.
     pub(super) is_rebuilding: bool,
     pub(crate) post_commit: PostCommit,
-    /// Error for which SQLite rolled the whole transaction back.
+    /// Error because of which SQLite rolled back the whole transaction.
     pub(super) failure: Option<Arc<rusqlite::Error>>,
 }
 
 impl Transaction<'_> {
-    /// Returns the next sequence number; none is assigned twice.
+    /// Returns the next journal number. No number is assigned twice.
     pub(crate) fn next_seq(&mut self) -> rusqlite::Result<i64> {
         let end = self.tail()?;
         let seq = end.next;
@@ -51,7 +52,7 @@ impl Transaction<'_> {
         Ok(seq)
     }
 
-    /// Schedules a delivery, in whole microseconds as the journal stores times.
+    /// Schedules the next check for due deliveries, in whole microseconds as stored in the journal.
     pub(crate) fn due_at(&mut self, time: Timestamp) {
         self.next_due = self.next_due.min(timestamp_from_micros(time.as_microsecond()));
     }
@@ -65,7 +66,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Returns the number of the last message of the journal; 0 if it is empty.
+    /// Returns the number of the last message in the journal, or 0 if there is none.
     pub(crate) fn last_seq(&mut self) -> rusqlite::Result<i64> {
         Ok(self.tail()?.last)
     }
@@ -93,33 +94,33 @@ impl Transaction<'_> {
     }
 }
 
-/// Tail of the journal.
+/// Tail of the journal: the next number, and the last message with its hash.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JournalTail {
     /// Number of the next message.
     next: i64,
-    /// Number and hash of the last one.
+    /// Number of the last message, whose chain hash is `chain`.
     last: i64,
     chain: RowHash,
 }
 
-/// Effects that follow once the transaction is on disk.
+/// Effects that take place once the transaction is on disk.
 #[derive(Default)]
 pub(crate) struct PostCommit {
     pub(crate) events: Vec<HubEvent>,
     pub(crate) handoffs: Vec<PendingHandoff>,
     /// Entries that were appended to the journal.
     pub(crate) appended: Vec<AppendedEntry>,
-    /// True if anything was written at all.
+    /// True if the transaction wrote anything.
     pub(crate) changed: bool,
 }
 
-/// Cached directory of one version; another process may have written a later one.
+/// Cached directory of one version; another process may already have written a later version.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CachedDirectory {
     version: Option<i64>,
     pub(crate) value: Arc<Directory>,
-    /// Aliases and forwards from the settings. They are not stored, so they apply to every version.
+    /// Aliases and forwards from the settings. They are not stored in the database, so they apply to every version.
     links: Arc<RoutingRules>,
 }
 
@@ -129,7 +130,7 @@ impl CachedDirectory {
         Self { links, ..Self::default() }
     }
 
-    /// Reloads the directory if any process has changed it. Returns true if it has changed.
+    /// Reloads the directory if any process has changed it; returns true if it was reloaded.
     pub(crate) fn refresh(&mut self, db: &Connection) -> rusqlite::Result<bool> {
         let version = directory::version(db)?;
         if self.version == Some(version) {
@@ -144,7 +145,7 @@ impl CachedDirectory {
 }
 
 impl PostCommit {
-    /// Publishes events and handoffs within this process.
+    /// Publishes events and hands over deliveries within this process.
     pub(crate) fn publish(self, setup: &Setup) {
         for event in self.events {
             setup.events.send(event);

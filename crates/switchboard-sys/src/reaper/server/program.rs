@@ -1,4 +1,4 @@
-//! A reaper: runs one program and kills all of its descendants.
+//! A reaper, which runs one program and kills all of its descendants.
 
 use std::collections::HashSet;
 use std::io;
@@ -27,10 +27,10 @@ const HANGUP_LIMIT: Duration = Duration::from_secs(3);
 /// A program and its descendants.
 struct Program {
     control: UnixStream,
-    /// The program's own process, until it is reaped. It leads a process group.
+    /// The program's own process, which leads a process group. `None` once the process is reaped.
     leader: Option<Pid>,
     group: Pid,
-    /// Processes that were sent SIGTERM, once the host requests termination.
+    /// Processes that were already sent SIGTERM. `None` until the host requests termination.
     asked: Option<HashSet<Pid>>,
     /// True if orphans become children of this process.
     is_subreaper: bool,
@@ -81,7 +81,9 @@ pub(super) async fn run(mut control: UnixStream, streams: Streams) -> io::Result
     Ok(())
 }
 
-/// Returns the pipe that closes when the root exits: it is this process's stdout, and nothing is written to it.
+/// Returns the pipe that closes when the root exits.
+///
+/// The pipe is this process's stdout, and nothing is written to it.
 fn root_lifeline() -> io::Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)
 }
@@ -96,7 +98,7 @@ fn start(request: &Request, streams: Streams) -> io::Result<Pid> {
 }
 
 impl Program {
-    /// Reaps all exited processes. True if none of the program's processes remain.
+    /// Reaps all exited processes. Returns true if none of the program's processes remain.
     async fn reap(&mut self) -> bool {
         let mut ended = Vec::new();
         let rest = reap(|pid, status| ended.push((pid, status)));
@@ -115,7 +117,7 @@ impl Program {
         rest == Rest::None && !self.has_stray_group()
     }
 
-    /// True if this process does not adopt orphans and some remain in the program's group.
+    /// Returns true if this process does not adopt orphans and processes remain in the program's group.
     fn has_stray_group(&self) -> bool {
         !self.is_subreaper && rustix::process::test_kill_process_group(self.group).is_ok()
     }
@@ -135,7 +137,7 @@ impl Program {
         }
     }
 
-    /// Waits for a program whose terminal has hung up to exit, because it may save its state first.
+    /// Waits until a program whose terminal has hung up exits, because the program may save its state first.
     async fn wait_for_hangup(&mut self, ended: &mut Signals) {
         let wait = async {
             while self.leader.is_some() && ended.recv().await.is_some() {
@@ -161,7 +163,7 @@ impl Program {
         }
     }
 
-    /// Reports an event to the host, if it still runs.
+    /// Reports an event to the host. A failure is only logged, because the host may have exited.
     async fn report(&mut self, event: Event) {
         if let Err(error) = self.control.write_all(&event.encode()).await {
             tracing::debug!(%error, ?event, "the host does not listen");

@@ -1,4 +1,4 @@
-//! The root: starts reapers, and kills the orphans of a reaper that was killed.
+//! The root, which starts reapers and kills the orphans of a reaper that was killed.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,7 +16,7 @@ use crate::reaper::wire;
 
 pub(super) struct Root {
     control: UnixStream,
-    /// Stdout of each reaper: a pipe that closes when this process exits.
+    /// Stdout of each reaper: a pipe that closes when the root exits.
     lifeline: OwnedFd,
     _held: OwnedFd,
     /// The reapers, each with a copy of its control socket.
@@ -42,7 +42,7 @@ impl Root {
                         if let Some(control) = fds.pop()
                             && let Err(error) = self.start(control)
                         {
-                            // The host detects the closed socket.
+                            // No report is needed, because the host detects the closed socket.
                             tracing::warn!(%error, "a reaper cannot be started");
                         }
                     }
@@ -73,7 +73,7 @@ impl Root {
         Ok(())
     }
 
-    /// Reaps exited reapers. The orphans of a reaper are killed before its host learns that it has exited.
+    /// Reaps exited reapers. The orphans of a reaper are killed before the host learns that the reaper has exited.
     async fn reap(&mut self) -> Rest {
         let mut gone = Vec::new();
         let rest = reap(|pid, _| gone.extend(self.reapers.remove(&pid)));

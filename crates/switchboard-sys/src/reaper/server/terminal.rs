@@ -1,4 +1,6 @@
-//! Programs in their own terminal: they lead its session, which only the process itself can start.
+//! Programs in their own terminal, each of which leads its own session.
+//!
+//! Only the process itself can start a session.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +15,7 @@ use tokio::net::UnixStream;
 use super::{command, own_process, pid, read_request};
 use crate::reaper::wire::{self, Request};
 
-/// Starts a process that becomes the program by `exec`, and returns once it has.
+/// Starts a process that becomes the program by `exec`. Returns after the `exec`.
 pub(super) fn start(request: &Request, terminal: &OwnedFd) -> io::Result<Pid> {
     let (mut ours, theirs) = StdUnixStream::pair()?;
     let child = own_process(theirs.into())?.spawn()?;
@@ -21,7 +23,7 @@ pub(super) fn start(request: &Request, terminal: &OwnedFd) -> io::Result<Pid> {
     let bytes = request.encode()?;
     ours.write_all(&wire::encode_length(bytes.len())?)?;
     ours.write_all(&bytes)?;
-    // `exec` closes the other end; before that, an error number means that it failed.
+    // A successful `exec` closes the other end. An error number before that means that starting the program failed.
     let mut answer = Vec::new();
     ours.read_to_end(&mut answer)?;
     match answer.first_chunk() {
@@ -37,7 +39,7 @@ pub(super) async fn become_program(mut control: UnixStream, terminal: OwnedFd) -
     control.write_all(&error.unwrap_or_default().to_be_bytes()).await
 }
 
-/// Replaces this process by the program; returns only on failure.
+/// Replaces this process by the program. Returns only on failure.
 fn replace(request: &Request, terminal: OwnedFd) -> io::Result<()> {
     rustix::process::setsid()?;
     rustix::process::ioctl_tiocsctty(&terminal)?;

@@ -1,4 +1,4 @@
-//! `switchboard channel archive`
+//! The verb `switchboard channel archive`.
 
 use clap::Args;
 use jiff::SignedDuration;

@@ -1,4 +1,4 @@
-//! `switchboard channel list`
+//! The verb `switchboard channel list`.
 
 use clap::Args;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `switchboard channel post`
+//! The verb `switchboard channel post`.
 
 use std::io::{BufRead, Read};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show;
 
-/// How long to wait for the mailboxes that also get the message. It takes longer only if the disk hangs.
+/// Timeout for delivery to the mailboxes of the recipients. It expires only if the disk hangs.
 const ARRIVAL: Duration = Duration::from_secs(10);
 
-/// Kind of the messages that are typed into a terminal.
+/// Kind of message that is typed into an agent's terminal.
 const EXECUTE: &str = "execute";
 
 /// Post a message to a channel.
@@ -91,7 +91,7 @@ pub(super) async fn run(args: Post, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses an `execute` message: a channel message is never typed into a terminal.
+/// Rejects the kind `execute`: a channel message is never typed into a terminal.
 fn check_kind(kind: &str) -> Result<(), Failure> {
     if !kind.eq_ignore_ascii_case(EXECUTE) {
         return Ok(());
@@ -118,7 +118,7 @@ async fn post(
         ..door_channels::Post::new(from.clone(), channel.clone(), text)
     };
     let PostedMessage { message, path, accepted } = channels.post(post).await?;
-    // The message is accepted either way: if a mailbox does not respond in time, the outbox retries.
+    // The message is already accepted: if a mailbox does not respond in time, the outbox retries.
     let settled =
         tokio::time::timeout(ARRIVAL, channels.hub().deliveries().wait_until_settled(accepted.id)).await;
     if context.printer.is_json() {
@@ -141,7 +141,7 @@ async fn post(
     } else {
         context.printer.line(show::plain(&message.id));
         let deliveries = settled.ok().and_then(Result::ok).map_or(accepted.deliveries, |it| it.deliveries);
-        // All agents read it in the channel; only delivery to one agent of another hub takes longer.
+        // Other agents read the message in the channel; only delivery to a single agent of another hub takes longer.
         if let [one] = deliveries.as_slice()
             && one.route.door() == Door::Nats
         {

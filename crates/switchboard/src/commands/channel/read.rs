@@ -1,4 +1,4 @@
-//! `switchboard channel read`
+//! The verb `switchboard channel read`.
 
 use clap::Args;
 

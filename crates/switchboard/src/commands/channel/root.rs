@@ -1,4 +1,4 @@
-//! `switchboard channel root`
+//! The verb `switchboard channel root`.
 
 use clap::Args;
 use door_channels::Channels;
@@ -30,7 +30,7 @@ pub(super) async fn run(args: Root, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
     let config = channel_config(&context.settings()?, &workspace);
     let root = config.root.display().to_string();
-    // The workspace's own folder needs no check: the workspace finds it.
+    // The default folder inside the workspace needs no check, because opening the workspace finds it.
     if args.accept && config.shared {
         require_person(&context, &format!("use {root} for the channels"), args.consent.yes)?;
         Channels::accept_root(&config, workspace.hub()).await?;

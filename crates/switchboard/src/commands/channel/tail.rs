@@ -1,4 +1,4 @@
-//! `switchboard channel tail`
+//! The verb `switchboard channel tail`.
 
 use clap::Args;
 use door_channels::{ChannelError, Transcript};
@@ -25,7 +25,7 @@ pub(super) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     let channel = channel_named(&args.channel)?;
     let workspace = context.open().await?;
     let channels = context.channels(&workspace).await?;
-    // Everything that exists now counts as shown, including messages beyond the limit.
+    // All existing messages count as shown, including those beyond the limit.
     let seen = match channels.read(&channel, None).await {
         Err(ChannelError::UnknownChannel { near, .. }) if near.is_empty() => {
             context

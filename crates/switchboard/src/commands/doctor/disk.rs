@@ -1,4 +1,4 @@
-//! Checks of the workspace's disk: whether it can be written, and which deliveries wait for it.
+//! Checks of the workspace's disk: whether it is writable, and which deliveries wait for it.
 
 use door_workspace::{Tree, Workspace};
 use switchboard_core::Door;
@@ -8,8 +8,8 @@ use switchboard_sys::disk::{DiskFault, DiskFaultKind, probe};
 use super::{Check, Status};
 use crate::failure::Failure;
 
-/// Reports a disk that cannot be written: that of the store, or that of the mailboxes if it is another one. No
-/// report if both can be written.
+/// Reports a disk that is not writable: the disk of the store, or that of the mailboxes if they are on another one.
+/// Returns no check if both are writable.
 pub(super) fn check_disk(tree: &Tree) -> Vec<Check> {
     let store = probe(tree.root());
     let mailboxes = tree.root().subdir("inbox").ok().flatten().and_then(|inbox| probe(&inbox));
@@ -27,8 +27,10 @@ fn describe(trouble: &DiskFault) -> Check {
     Check::new("disk", Status::Fail, format!("{trouble}; nothing can be sent or delivered")).hint(hint)
 }
 
-/// Reports how many deliveries wait for the disk; no report if none does. A delivery's last attempt decides, because
-/// no probe detects a quota; while the disk cannot be written, every delivery to a mailbox waits for it.
+/// Reports how many deliveries wait for the disk; returns no check if none waits.
+///
+/// On a writable disk, a delivery waits if its last attempt failed, because no probe detects an exhausted quota. If the
+/// disk is not writable, every pending delivery to a mailbox waits.
 pub(super) async fn waiting(workspace: &Workspace, is_writable: bool) -> Result<Option<Check>, Failure> {
     let health = workspace.hub().database().health_of(Extent::Newest).await?;
     let all = health.pending.iter().find(|(door, _)| *door == Door::Workspace).map_or(0, |(_, count)| *count);

@@ -1,4 +1,4 @@
-//! Checks of the doors, as far as they can be inspected from outside.
+//! Checks of the doors that can be made from outside their process.
 
 use std::path::Path;
 
@@ -20,10 +20,10 @@ use crate::config;
 use crate::context::{BROKEN_LINK, Context, channel_config, find_broken_rules};
 use crate::failure::{ANOTHER_FOLDER, Failure};
 
-/// From this many files on, listing a channel takes noticeable time.
+/// Number of files in a channel's folder from which listing it takes noticeable time.
 const LONG: usize = 10_000;
 
-/// Reports files that a killed server left: clients would look for it where no process listens.
+/// Reports files that a killed server left behind: they lead clients to an address at which no process listens.
 pub(super) fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, Failure> {
     let folder = workspace.tree().root();
     let info = match ServerInfo::read(folder) {
@@ -36,7 +36,7 @@ pub(super) fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, 
             ));
         }
     };
-    // Another process may have its pid by now; a running server holds a lock.
+    // Another process may have the server's pid by now, so the server's lock decides: a running server holds it.
     if !info.is_stale() && workspace.hub().services().holder("serve")?.is_some() {
         return Ok(open_files(info.pid));
     }
@@ -50,7 +50,7 @@ pub(super) fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, 
     ))
 }
 
-/// Reports that `serve` runs out of file descriptors; no report while some are free.
+/// Reports that `serve` runs out of file descriptors; returns `None` while some are free.
 fn open_files(pid: u32) -> Option<Check> {
     let OpenFiles { used, limit } = platform::open_files(pid)?;
     let status = if used >= limit {
@@ -67,7 +67,7 @@ fn open_files(pid: u32) -> Option<Check> {
     Some(Check::new("server", status, message).hint(hint))
 }
 
-/// Reports a `serve` that does not respond: a signal, a debugger or its container stopped it.
+/// Reports a `serve` that does not respond, because a signal, a debugger or its container stopped it.
 pub(super) async fn silent_server(folder: &Path) -> Option<Check> {
     let folder = folder.join(FOLDER);
     if probe(&socket_path(&folder, SOCKET)).await != Liveness::Silent {
@@ -88,7 +88,7 @@ pub(super) async fn silent_server(folder: &Path) -> Option<Check> {
     )
 }
 
-/// Checks the swarms; no report if no agent takes part in any.
+/// Checks the swarms. Returns no check if no agent is a member of one.
 pub(super) async fn swarm(context: &Context, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
     let Ok(swarms) = context.swarms(workspace).await else { return Ok(Vec::new()) };
     let check = |issue: door_swarm::HealthIssue| {
@@ -99,7 +99,7 @@ pub(super) async fn swarm(context: &Context, workspace: &Workspace) -> Result<Ve
     let root = workspace.tree().root().path().parent().and_then(|root| root.canonicalize().ok());
     for identity in swarms.identities() {
         let home = identity.home.canonicalize().unwrap_or_else(|_| identity.home.clone());
-        // A key inside the repository would be shared with everyone who clones it.
+        // A key inside the repository would be shared with every person who clones it.
         if root.as_ref().is_some_and(|root| home.starts_with(root)) {
             let message =
                 format!("the key of '{}' is inside the workspace, in {}", identity.agent, home.display());
@@ -122,7 +122,7 @@ pub(super) async fn links(workspace: &Workspace) -> Result<Vec<Check>, Failure> 
     Ok(broken.map(|message| Check::new("links", Status::Fail, message).hint(BROKEN_LINK)).collect())
 }
 
-/// Checks the shared folder of the channels; no report if there is none.
+/// Checks the shared folder of the channels. Returns no check if there is none.
 pub(super) async fn channels(
     settings: &config::Settings,
     workspace: &Workspace,
@@ -210,7 +210,7 @@ pub(super) async fn channels(
     Ok(checks)
 }
 
-/// Checks the NATS link if one is configured. It asks the server, because the file that the link writes may be
+/// Checks the NATS link, if one is configured. Queries the NATS server, because the status file of the link may be
 /// outdated.
 pub(super) async fn nats(settings: &config::Settings, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
     let Some(config) = &settings.nats else { return Ok(Vec::new()) };

@@ -1,4 +1,4 @@
-//! Checks of the workspace's files: whether they match the journal, and who owns them.
+//! Checks of the workspace's files: whether they match the journal, and which user owns them.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -34,7 +34,7 @@ pub(super) async fn check_files(
         .map(|finding| Check { status: Status::Fixed, hint: None, ..describe(finding) })
         .collect();
     checks.extend(left.iter().map(describe));
-    // A mailbox that lacks files because the disk was full is not in order.
+    // If the disk is not writable, mailbox files may be missing, so the mailboxes are not reported as correct.
     if checks.is_empty() && is_writable {
         let agree = if workspace.hub().database().is_covered_by(extent).await? {
             "mailboxes and journal agree; no other user can write to them".to_owned()
@@ -86,7 +86,8 @@ async fn repair(workspace: &Workspace, found: &[Finding]) -> Result<(), Failure>
     workspace.run_maintenance().await?;
     for finding in found {
         match finding {
-            // Acquiring a lock releases it: a stale lock is taken over on the way.
+            // Acquiring a lock takes over a stale lock and then releases it, so rewriting the state also clears stale
+            // locks.
             Finding::DamagedState { .. } | Finding::StaleLock { .. } => workspace.rewrite_state().await?,
             Finding::Exposed { path, .. } | Finding::Readable { path, .. } => {
                 restrict_permissions(workspace, path);
@@ -100,7 +101,7 @@ async fn repair(workspace: &Workspace, found: &[Finding]) -> Result<(), Failure>
 fn restrict_permissions(workspace: &Workspace, path: &str) {
     let root = workspace.tree().root().path();
     let path = if path == ".switchboard" { root.to_owned() } else { root.join(path) };
-    // Changing the permissions of a symbolic link would change its target.
+    // Symbolic links are skipped: changing their permissions would change their target.
     let Ok(found) = std::fs::symlink_metadata(&path) else { return };
     let mode = if found.is_dir() { 0o700 } else { 0o600 };
     if !found.file_type().is_symlink()

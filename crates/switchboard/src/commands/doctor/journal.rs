@@ -1,4 +1,4 @@
-//! Checks of the journal: its rows, its chain of hashes, and the deliveries of its messages.
+//! Checks of the journal: its rows, its hash chain, and the deliveries of its messages.
 
 use door_workspace::{Workspace, to_native};
 use switchboard_core::Door;
@@ -43,7 +43,7 @@ pub(super) async fn check_rows(
             );
         }
     }
-    // A damaged row has its own report.
+    // Damaged rows are reported separately.
     if health.damaged.is_empty() && is_whole {
         checks.extend(check_chain(workspace).await?);
     }
@@ -60,7 +60,7 @@ pub(super) async fn check_rows(
     Ok(checks)
 }
 
-/// Reports a break in the chain of hashes; no report if it is intact.
+/// Reports a break in the hash chain; returns no check if the chain is intact.
 async fn check_chain(workspace: &Workspace) -> Result<Option<Check>, Failure> {
     let found = workspace.hub().journal().audit(None).await?;
     Ok(found.first_bad.map(|bad| {
@@ -70,7 +70,7 @@ async fn check_chain(workspace: &Workspace) -> Result<Option<Check>, Failure> {
     }))
 }
 
-/// Reports messages whose deliveries are missing; no report if there are none.
+/// Reports messages whose deliveries are missing; returns no check if there are none.
 pub(super) async fn deliveries(
     workspace: &Workspace,
     fix: bool,

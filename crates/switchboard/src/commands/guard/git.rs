@@ -1,4 +1,4 @@
-//! Queries to Git.
+//! Git queries for the guard: staged files and the hooks folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,15 +10,15 @@ use tokio::io::AsyncReadExt;
 
 use crate::failure::{Exit, Failure};
 
-/// Longer than the file list of any commit, short enough for memory.
+/// Maximum output of a Git query: more than the file list of any commit, and little enough for memory.
 const ANSWER: u64 = 64 << 20;
 
-/// How long a Git query may take. It waits for nothing but the disk.
+/// Timeout of a Git query, which waits for nothing but the disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Lists the files that the next commit changes, adds or removes, by their paths in the tree.
+/// Lists the files that the next commit changes, adds or removes, by their paths in the work tree.
 pub(super) async fn staged(folder: &Path) -> Result<Vec<String>, Failure> {
-    // Both names of a renamed file: either may be reserved.
+    // `--no-renames` lists both names of a renamed file, because either may be reserved.
     let words = ["diff", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "-z"];
     let output = ask(git::command(folder), &words).await?;
     let paths = output.split(|byte| *byte == 0).filter(|path| !path.is_empty());
@@ -38,7 +38,7 @@ async fn ask(git: Spawn, args: &[&str]) -> Result<Vec<u8>, Failure> {
     let asking = async {
         let mut child = git
             .args(args.iter().copied())
-            // Within a hook, Git passes the commit's index and folder in these variables.
+            // Within a hook, Git passes the index and the folder of the commit in these variables.
             .env_allow(&["GIT_*"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

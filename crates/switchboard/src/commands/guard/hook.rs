@@ -1,4 +1,4 @@
-//! Git's pre-commit hook that runs the check.
+//! The Git pre-commit hook that runs the guard.
 
 use std::path::Path;
 
@@ -13,13 +13,13 @@ use crate::failure::{Exit, Failure};
 /// File name of the hook.
 const NAME: &str = "pre-commit";
 
-/// File name under which an earlier hook is retained.
+/// File name under which an existing hook is retained.
 const BEFORE: &str = "pre-commit.before-switchboard";
 
-/// Line that identifies a hook as ours.
+/// Line that identifies a hook as written by Switchboard.
 const MARK: &str = "# Written by `switchboard guard install`; `switchboard guard uninstall` takes it out.";
 
-/// Larger than any hand-written hook.
+/// Maximum size of a hook file that is read, larger than any hand-written hook.
 const LIMIT: u64 = 1 << 20;
 
 /// Writes the hook. An existing hook is retained and runs first.
@@ -50,7 +50,7 @@ pub(super) async fn install(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes the hook, and restores the earlier one.
+/// Removes the hook, and restores the hook that was there before.
 pub(super) async fn uninstall(context: &Context) -> Result<(), Failure> {
     let hooks = folder().await?;
     if !read(&hooks)?.is_some_and(|text| text.contains(MARK)) {
@@ -71,8 +71,8 @@ pub(super) async fn uninstall(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the folder of hooks, created if missing. A folder inside the repository's files is refused: it is shared
-/// with others.
+/// Returns the folder of Git hooks, and creates it if missing. Refuses a folder inside the work tree, because its files
+/// are committed and shared.
 async fn folder() -> Result<Dir, Failure> {
     let current_folder = std::env::current_dir().map_err(anyhow::Error::from)?;
     let hooks = git::hooks(&current_folder).await?;
@@ -96,7 +96,7 @@ fn file(error: FileError) -> Failure {
     Failure::from(switchboard_hub::HubError::from(error))
 }
 
-/// Renders the hook script. Only a reserved file blocks a commit; a failed check does not.
+/// Renders the hook script. Only a reserved file blocks a commit; a check that could not run does not.
 fn script(program: &Path) -> String {
     let program = program.display().to_string().replace('\'', "'\\''");
     format!(

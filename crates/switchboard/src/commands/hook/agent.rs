@@ -1,4 +1,4 @@
-//! Finds the agent of a hook.
+//! Lookup of the agent for which a hook runs.
 
 use door_workspace::Workspace;
 use serde_json::Value;
@@ -8,11 +8,14 @@ use super::Client;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Larger than any workspace state.
+/// Maximum size of the state file that is read, larger than any workspace state.
 const STATE_LIMIT: u64 = 64 << 20;
 
-/// Returns the agent that the launcher or the environment names, else that of `--agent`, else the only agent of this
-/// client in the workspace. None if there are several: mail shown to the wrong agent is lost for the right one.
+/// Returns the agent for which the hook runs; `None` if it is ambiguous.
+///
+/// The launcher or the environment takes precedence, then `--agent`, then the only agent of this client in the
+/// workspace. With several agents there is no guess, because a message shown to the wrong agent is lost for the right
+/// one.
 pub(super) async fn of(
     client: Client,
     default: Option<&str>,
@@ -25,7 +28,7 @@ pub(super) async fn of(
         (named, _) => named,
     };
     if let Some(agent) = named {
-        // Mail for the person is never shown to a model.
+        // Messages to the person are never shown to a model.
         return Ok((!agent.is_human()).then(|| directory.canonical(&agent)));
     }
     let namesake = AgentId::local(Name::parse(client.cli_name())?);

@@ -1,8 +1,8 @@
-//! The idle hook: waits for mail beside an idle session.
+//! The idle hook, which waits for messages while a session is idle.
 //!
-//! Claude Code starts it when a session stops or starts, runs it in the background, and wakes the session when it
-//! exits with code 2: its stderr is shown to the model. One process waits per session; a newer one replaces the
-//! older. If another adapter shows the mail first, this one continues waiting.
+//! Claude Code runs it in the background when a session starts or stops. When it exits with code 2, Claude Code wakes
+//! the session and shows the hook's stderr to the model. One process waits per session; a newer process replaces the
+//! older one. If another adapter shows the messages first, this process continues to wait.
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -20,20 +20,21 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::log;
 
-/// Topic of the hub's notes on which process waits beside which session.
+/// Topic of the hub's notes that record which process waits for which session.
 const WAITING: &str = "waiting";
 
-/// Default timeout: the hook's entry in the client's settings allows as much.
+/// Default timeout; the hook's entry in the client's settings allows the same time.
 const DAY: Duration = Duration::from_hours(24);
 
-/// Poll interval for the client's process.
+/// Poll interval at which the client's process is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Exit code by which a client wakes its session.
+/// Exit code on which the client wakes its session.
 const WAKE: i32 = 2;
 
-/// True if the client has a session that can be woken. A session without a person, such as `claude -p`, runs this
-/// hook in the foreground and ends with it.
+/// Returns true if the client can wake its session.
+///
+/// A session without a person, such as `claude -p`, runs this hook in the foreground and ends with it.
 pub(super) fn can_wake() -> bool {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let is_interactive = variable("CLAUDE_CODE_ENTRYPOINT").is_none_or(|entry| entry == "cli");
@@ -46,7 +47,7 @@ pub(super) async fn run(args: &Hook, input: &Input, context: &Context) -> Result
     if !client.is_alive() {
         return Ok(());
     }
-    // Stderr is shown to the model; logs must not appear there.
+    // Stderr is shown to the model, so it must not contain logs.
     let held = log::Hold::start();
     let open = context.open_running().await?;
     let workspace = open.workspace.clone();
@@ -74,8 +75,8 @@ pub(super) async fn run(args: &Hook, input: &Input, context: &Context) -> Result
     Ok(())
 }
 
-/// Waits for mail and prints it. Returns false if it is no longer needed: the client exited, or another process
-/// waits.
+/// Waits for messages and prints them. Returns false if waiting is no longer needed: the client exited, or another
+/// process took the slot.
 async fn wait(
     workspace: &Workspace,
     agent: &AgentId,
@@ -95,14 +96,14 @@ async fn wait(
             let mut err = std::io::stderr().lock();
             let written = writeln!(err, "{}", digest.text).and_then(|()| err.flush());
             drop(err);
-            // A digest that no process read is dropped without being marked as shown.
+            // If stderr was closed, the digest is not marked as shown.
             if written.is_err() {
                 return Ok(false);
             }
             workspace.finish_digest(digest).await?;
             return Ok(true);
         }
-        // Only a change is worth reading the mailbox; the ticks only check the client.
+        // Read the mailbox only after a change; the ticks only check that the client is alive.
         while tokio::select! { () = changes.next() => false, _ = poll_timer.tick() => client.is_alive() } {}
     }
 }
@@ -113,13 +114,13 @@ struct ClientProcess {
 }
 
 impl ClientProcess {
-    /// Reads the pid of `CLAUDE_PID`; a client that does not set it is checked only by its end of our stderr.
+    /// Reads the pid from `CLAUDE_PID`. A client that does not set it is checked only by whether it reads our stderr.
     fn of_this_hook() -> Self {
         let pid = std::env::var("CLAUDE_PID").ok().and_then(|pid| pid.parse().ok());
         Self { process: pid.map(|pid| (pid, platform::process_started(pid))) }
     }
 
-    /// True if the client runs and reads our stderr. A later process with the same pid does not count.
+    /// Returns true if the client runs and reads our stderr. Another process that reuses the pid does not count.
     fn is_alive(&self) -> bool {
         let runs = self.process.as_ref().is_none_or(|(pid, started)| {
             let now = platform::process_started(*pid);
@@ -129,7 +130,8 @@ impl ClientProcess {
     }
 }
 
-/// True if a process reads our stderr. A killed client does not, unless another process holds its end open.
+/// Returns true if a process reads our stderr. After the client was killed, this is true only if another process has
+/// the read end open.
 fn is_stderr_read() -> bool {
     let stderr = std::io::stderr();
     let mut polled = [PollFd::from_borrowed_fd(stderr.as_fd(), PollFlags::OUT)];
@@ -148,14 +150,14 @@ struct IdleSlot<'w> {
 }
 
 impl<'w> IdleSlot<'w> {
-    /// Acquires the slot. The previous holder finds another owner in it and exits.
+    /// Acquires the slot. The previous holder finds the new owner in the slot and exits.
     async fn acquire(
         workspace: &'w Workspace,
         agent: &AgentId,
         session: Option<&str>,
     ) -> Result<Self, Failure> {
         let hub = workspace.hub();
-        // Notes of dead processes are removed, or each killed session would leave one.
+        // Notes of dead processes are removed; otherwise each killed session would leave one behind.
         for (key, name) in hub.notes(Door::Workspace).all(WAITING).await? {
             if name.parse::<ProcessIdentity>().map_or(true, |owner| owner.has_exited()) {
                 hub.notes(Door::Workspace).put(WAITING, key, None).await?;

@@ -8,7 +8,7 @@ use switchboard_core::describe_json_error;
 use super::Event;
 use crate::failure::{Exit, Failure};
 
-/// Most bytes to read. The input contains a tool's result, which may be long.
+/// Maximum bytes to read from stdin. The input contains a tool's result, which may be long.
 const LIMIT: u64 = 64 << 20;
 
 /// The fields that matter here; clients send many more, and may send fewer.
@@ -40,7 +40,7 @@ impl Input {
         };
         let input: Self = serde_json::from_slice(bytes).map_err(|error| bad(describe_json_error(&error)))?;
         match input.hook_event_name.as_deref() {
-            // An idle session has either stopped or just started.
+            // A session becomes idle when it stops, and also when it starts.
             Some("SessionStart") if event == Event::Idle => {}
             Some(name) if name != event.client_name() => {
                 let name = name.escape_debug();
@@ -55,7 +55,7 @@ impl Input {
         Ok(input)
     }
 
-    /// True if the event belongs to a subagent of the session's model.
+    /// Returns true if the event comes from a subagent rather than from the session's main model.
     pub(super) fn is_of_a_subagent(&self) -> bool {
         self.agent_id.is_some()
     }

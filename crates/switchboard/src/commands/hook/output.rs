@@ -1,5 +1,4 @@
-//! The JSON that a hook returns to its client. Claude Code and Codex accept the same keys; Codex refuses keys that
-//! it does not know.
+//! The JSON response of a hook. Claude Code and Codex accept the same keys; Codex rejects keys that it does not know.
 
 use std::io::Write;
 
@@ -11,10 +10,10 @@ use super::Event;
 pub(super) struct Answer(Value);
 
 impl Answer {
-    /// Renders a text for the model in the form of the event.
+    /// Renders a text for the model in the form that the event requires.
     pub(super) fn new(event: Event, text: &str) -> Self {
         Self(match event {
-            // The model continues, with this as its next instruction.
+            // The model continues with this text as its next instruction.
             Event::Stop | Event::Idle => json!({ "decision": "block", "reason": text }),
             Event::SessionStart | Event::UserPrompt | Event::PostTool => {
                 json!({ "hookSpecificOutput": { "hookEventName": event.client_name(), "additionalContext": text } })
@@ -22,7 +21,7 @@ impl Answer {
         })
     }
 
-    /// Writes the whole response, or fails if no process reads it.
+    /// Writes the whole response to stdout; fails if stdout is closed.
     pub(super) fn print(&self) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", self.0)?;

@@ -1,4 +1,4 @@
-//! Import of clients' MCP servers as suites.
+//! Import of a client's MCP servers as suites.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,8 +18,8 @@ use crate::failure::Failure;
 use crate::person::{agent_evidence, ask, can_ask};
 use crate::show::plain;
 
-/// Token cost of a server's tool list and of its suite: the mean of four well-known servers (o200k). A server's own
-/// cost is unknown until it was started once.
+/// Average token cost of an MCP server's tool list, and of its suite: the mean of four well-known servers (o200k). The
+/// cost of a particular server is unknown until it was started once.
 const SERVER_TOKENS: usize = 2090;
 const SUITE_TOKENS: usize = 60;
 
@@ -40,7 +40,7 @@ pub(super) struct Report {
 }
 
 impl Plan {
-    /// Reads the servers to import; `None` if there are none.
+    /// Reads the servers to import; returns `None` if there are none.
     pub(super) fn read(args: &Init, folder: &Path) -> Result<Option<Self>, Failure> {
         if !folder.is_dir() || (args.no_import && args.from.is_none()) {
             return Ok(None);
@@ -88,7 +88,7 @@ impl Plan {
     }
 }
 
-/// Adds to an error that the file is unchanged.
+/// Adds to an error the note that the file is unchanged.
 fn untouched(error: SuiteError) -> Failure {
     let failure = Failure::from(error);
     match failure.hint {
@@ -98,7 +98,7 @@ fn untouched(error: SuiteError) -> Failure {
 }
 
 impl Report {
-    /// Writes servers into the workspace; returns the names of those that are there now.
+    /// Writes the servers into the workspace; returns the names of those imported or already present.
     fn write_servers(
         &mut self,
         places: &SuitePaths,
@@ -180,8 +180,9 @@ impl Report {
     }
 }
 
-/// True if the person trusts a server that came with the workspace. An agent's process imports it and leaves the
-/// decision to the person; so does a process without a terminal.
+/// Returns true if the person trusts a server that came with the workspace.
+///
+/// A process of an agent, or one without a terminal, imports the server and leaves the decision to the person.
 fn agrees(
     places: &SuitePaths,
     candidate: &Candidate,
@@ -192,7 +193,7 @@ fn agrees(
     if agent_evidence().is_some() {
         return false;
     }
-    // The person already trusts the servers in their own client's settings.
+    // The person already trusts a server that is in the settings of their own client.
     if yes || candidate.is_own || !can_ask(context) {
         return yes || candidate.is_own;
     }

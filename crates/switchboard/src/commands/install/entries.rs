@@ -1,4 +1,4 @@
-//! The entries that we write into a client's settings.
+//! The entries that `install` writes into a client's settings.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use super::{json as edit_json, toml};
 use crate::commands::hook::{Client, Event};
 
-/// The name of our server in a client's settings.
+/// Name of Switchboard's MCP server in a client's settings.
 pub(super) const SERVER: &str = "switchboard";
 
-/// Variable that tells the server its agent's name.
+/// Environment variable that tells the MCP server its agent's name.
 pub(super) const AGENT: &str = "SWITCHBOARD_AGENT_NAME";
 
-/// Timeout of a hook in seconds: it takes milliseconds, and a client should not wait longer for it.
+/// Timeout of a hook in seconds. A hook takes milliseconds, and a client should not wait longer for it.
 const HOOK_SECONDS: u64 = 15;
 
 /// Timeout of the idle hook in seconds: a day.
@@ -32,7 +32,7 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Adds our server to the text of the settings; `None` if nothing changes.
+    /// Adds our server to the text of the settings; returns `None` if nothing changes.
     pub(super) fn add_server(&self, text: &str) -> Result<Option<String>, String> {
         match self.client {
             Client::Claude => edit_json::add_server(text, self),
@@ -40,7 +40,7 @@ impl Entries {
         }
     }
 
-    /// Returns the hooks by the client's name of the event.
+    /// Returns the hooks, grouped by the client's event names.
     pub(super) fn hooks(&self) -> Vec<(&'static str, Vec<Value>)> {
         let events = [Event::SessionStart, Event::UserPrompt, Event::PostTool, Event::Stop];
         let hooks = events.map(|event| {
@@ -70,12 +70,12 @@ impl Entries {
     }
 }
 
-/// True if a hook's command is ours, wherever the program was when it was written.
+/// Returns true if a hook's command runs Switchboard, wherever its program was when the hook was written.
 pub(super) fn is_ours(command: &str, client: Client) -> bool {
     program_of(command, client).is_some()
 }
 
-/// Returns the program in a hook's command if the command is ours.
+/// Returns the program in a hook's command if the command runs Switchboard.
 pub(super) fn program_of(command: &str, client: Client) -> Option<String> {
     let (program, rest) = match command.strip_prefix('\'').and_then(|rest| rest.rsplit_once("' hook ")) {
         Some((program, rest)) => (program.replace(r"'\''", "'"), rest),
@@ -84,12 +84,13 @@ pub(super) fn program_of(command: &str, client: Client) -> Option<String> {
     (is_program(&program) && rest.split(' ').next() == Some(client.cli_name())).then_some(program)
 }
 
-/// True if the program's path does not exist. A program without a path is found by the client's `PATH`.
+/// Returns true if the program's path does not exist. A bare program name is never missing: the client searches its
+/// `PATH`.
 pub(super) fn is_missing(program: &str) -> bool {
     Path::new(program).is_absolute() && !Path::new(program).exists()
 }
 
-/// True if a path names this program.
+/// Returns true if a path names the `switchboard` program.
 pub(super) fn is_program(path: &str) -> bool {
     Path::new(path).file_name().is_some_and(|name| name == "switchboard")
 }

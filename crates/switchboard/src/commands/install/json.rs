@@ -15,7 +15,7 @@ const SERVERS: &str = "mcpServers";
 /// Key of the client's hooks.
 const HOOKS: &str = "hooks";
 
-/// Returns the agent that our server speaks for in these settings.
+/// Returns the name of the agent that the entry of our server sets.
 pub(super) fn agent(text: &str) -> Result<Option<String>, String> {
     let (_, root) = parse(text)?;
     let server = root.object_value(SERVERS).and_then(|servers| servers.object_value(SERVER));
@@ -24,7 +24,7 @@ pub(super) fn agent(text: &str) -> Result<Option<String>, String> {
     Ok(agent.and_then(|agent| agent.as_string_lit()?.decoded_value().ok()))
 }
 
-/// Lists the programs by which a client starts us, for the server and for each hook.
+/// Lists the paths of the `switchboard` program in the client's entries for the server and the hooks.
 pub(super) fn programs(text: &str, client: Client) -> Result<Vec<String>, String> {
     let (_, root) = parse(text)?;
     let server = root.object_value(SERVERS).and_then(|servers| servers.object_value(SERVER));
@@ -37,7 +37,9 @@ pub(super) fn programs(text: &str, client: Client) -> Result<Vec<String>, String
     Ok(programs)
 }
 
-/// Adds our server. An existing entry of ours is left alone, except for a name given on this command line and a
+/// Adds our server to the settings.
+///
+/// An existing entry of ours is left unchanged, except for the agent's name if this command line gives one, and for a
 /// program that no longer exists.
 pub(super) fn add_server(text: &str, entries: &Entries) -> Result<Option<String>, String> {
     let (cst, root) = parse(text)?;
@@ -97,7 +99,7 @@ pub(super) fn remove_server(text: &str) -> Result<Option<String>, String> {
     Ok(Some(cst.to_string()))
 }
 
-/// Adds our hooks, replacing outdated ones of ours.
+/// Adds our hooks, and replaces outdated ones.
 pub(super) fn add_hooks(text: &str, entries: &Entries) -> Result<Option<String>, String> {
     let (cst, root) = parse(text)?;
     let hooks = root.object_value_or_create(HOOKS).ok_or(format!("'{HOOKS}' is no object"))?;
@@ -115,7 +117,7 @@ pub(super) fn add_hooks(text: &str, entries: &Entries) -> Result<Option<String>,
     Ok(is_changed.then(|| cst.to_string()))
 }
 
-/// Removes our hooks, and objects that contained nothing else.
+/// Removes our hooks, and objects that become empty.
 pub(super) fn remove_hooks(text: &str, client: Client) -> Result<Option<String>, String> {
     let (cst, root) = parse(text)?;
     let Some(hooks) = root.object_value(HOOKS) else { return Ok(None) };
@@ -137,9 +139,9 @@ pub(super) fn remove_hooks(text: &str, client: Client) -> Result<Option<String>,
     Ok(is_changed.then(|| cst.to_string()))
 }
 
-/// Parses the text into a tree and its root object. An empty file is an empty object.
+/// Parses the text into a tree and its root object. An empty file counts as an empty object.
 fn parse(text: &str) -> Result<(CstRootNode, CstObject), String> {
-    // As lenient as clients are: comments and commas. No client reads other deviations from JSON.
+    // Accept what clients accept: comments and trailing commas, but no other deviation from JSON.
     let options = ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
@@ -159,14 +161,14 @@ fn parse(text: &str) -> Result<(CstRootNode, CstObject), String> {
     Ok((cst, root))
 }
 
-/// Lists our hooks among the groups of an event.
+/// Lists our hooks in the hook groups of an event.
 fn list_own_hooks(groups: &CstArray, client: Client) -> Vec<Value> {
     let hooks = groups.elements().into_iter().filter_map(|group| group.as_object()?.array_value(HOOKS));
     let hooks = hooks.flat_map(|hooks| hooks.elements());
     hooks.filter(|hook| is_our_hook(hook, client)).filter_map(|hook| hook.to_serde_value()).collect()
 }
 
-/// Removes our hooks from the groups of an event, and groups that contain nothing else.
+/// Removes our hooks from the hook groups of an event, and groups that become empty.
 fn remove_groups(groups: &CstArray, client: Client) {
     for group in groups.elements() {
         let Some(hooks) = group.as_object().and_then(|group| group.array_value(HOOKS)) else { continue };
@@ -194,7 +196,7 @@ fn is_our_server(server: &CstObject) -> bool {
     command(server).is_some_and(|program| is_program(&program)) && verb.as_deref() == Some("mcp")
 }
 
-/// Returns the program of a server.
+/// Returns the command of a server entry.
 fn command(server: &CstObject) -> Option<String> {
     string(&server.get("command")?.value()?)
 }
@@ -203,7 +205,7 @@ fn string(node: &CstNode) -> Option<String> {
     node.as_string_lit()?.decoded_value().ok()
 }
 
-/// Refuses a duplicate key: readers use the last one, so that an edit of the other would be lost.
+/// Rejects a duplicate key: readers use the last one, so an edit of the first would have no effect.
 fn require_once(object: &CstObject, key: &str) -> Result<(), String> {
     let is_key =
         |prop: &CstObjectProp| prop.name().and_then(|name| name.decoded_value().ok()).as_deref() == Some(key);
@@ -213,7 +215,7 @@ fn require_once(object: &CstObject, key: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Converts a value for the tree.
+/// Converts a JSON value into an input of the syntax tree.
 fn input(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,

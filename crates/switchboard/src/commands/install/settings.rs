@@ -1,4 +1,4 @@
-//! A settings file of a client: read, compare, back up, replace.
+//! A client's settings file: read, compare, back up, replace.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use switchboard_sys::files::{Created, Dir, Durability, FileError};
 
 use crate::failure::{Exit, Failure};
 
-/// Larger than any settings; Claude Code stores the history of all projects in the same file.
+/// Maximum file size. Claude Code stores the history of all projects in the same file as its settings.
 const LIMIT: u64 = 64 << 20;
 
 /// Byte order mark, which some editors write.
@@ -28,13 +28,14 @@ pub(super) struct SettingsPath {
 }
 
 impl SettingsPath {
-    /// Location in the user's own folder. A symbolic link is followed: users link to settings in a repository.
+    /// Creates the location of a file in the user's own folder. Symbolic links are followed, because users link to
+    /// settings in a repository.
     pub(super) fn in_user_folder(path: PathBuf) -> Self {
         let path = path.canonicalize().unwrap_or(path);
         Self { path, within: None }
     }
 
-    /// Location in a workspace, where symbolic links are not followed.
+    /// Creates the location of a file in a workspace, where symbolic links are not followed.
     pub(super) fn in_workspace(folder: &Path, below: &str) -> Self {
         Self { path: folder.join(below), within: Some(folder.to_owned()) }
     }
@@ -75,7 +76,9 @@ impl Settings {
         &self.place.path
     }
 
-    /// Replaces the text by what `edit` returns, and returns the rest.
+    /// Applies `edit` to the text; returns the second part of its result.
+    ///
+    /// The text is unchanged if `edit` returns no new one.
     pub(super) fn edit<T>(
         &mut self,
         edit: impl FnOnce(&str) -> Result<(Option<String>, T), String>,
@@ -87,7 +90,7 @@ impl Settings {
         Ok(rest)
     }
 
-    /// The text as read.
+    /// Returns the text with all edits so far.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -97,13 +100,13 @@ impl Settings {
         was.strip_prefix(MARK).unwrap_or(was)
     }
 
-    /// True if writing would change the file.
+    /// Returns true if writing would change the file.
     pub(super) fn is_changed(&self) -> bool {
         self.text_was() != self.text
     }
 
-    /// Refuses to change a file that its owner made read-only: a replacement could be written, but the owner did not
-    /// want that.
+    /// Refuses to change a file that its owner made read-only. An atomic replacement would succeed, but against the
+    /// owner's intent.
     pub(super) fn check_writable(&self) -> Result<(), Failure> {
         let mode = std::fs::metadata(&self.place.path).ok().map(|found| found.permissions().mode());
         if self.is_changed() && mode.is_some_and(|mode| mode & 0o222 == 0) {
@@ -130,7 +133,7 @@ impl Settings {
         }
         let path = self.place.path.clone();
         let Some(folder) = open(&self.place, true)? else { return Err(vanished(&path)) };
-        // Removes temporary files of a process that was killed while writing.
+        // Remove temporary files of processes that were killed while writing.
         if let Err(error) = folder.clear_abandoned_temps() {
             tracing::debug!(%error, "files that were never finished could not be cleared away");
         }
@@ -149,7 +152,7 @@ impl Settings {
             mode = std::fs::metadata(&path).map_or(MODE, |found| found.permissions().mode() & 0o777);
             written.backup = Some(folder.path().join(back_up(&folder, &self.name, was, now)?));
         }
-        // A client that wrote its settings meanwhile must not lose them.
+        // A client may have written its settings meanwhile; its changes must not be overwritten.
         if read(&folder, &self.name, &path)? != self.was {
             return Err(vanished(&path));
         }
@@ -158,7 +161,7 @@ impl Settings {
     }
 }
 
-/// Opens the folder of a file, and creates it if requested.
+/// Opens the folder of a file; creates the folder if `make` is true.
 fn open(place: &SettingsPath, make: bool) -> Result<Option<Dir>, Failure> {
     let parent = place.path.parent().unwrap_or(Path::new("."));
     let root = place.within.clone().unwrap_or_else(|| {
@@ -187,7 +190,7 @@ fn read(folder: &Dir, name: &str, path: &Path) -> Result<Option<String>, Failure
     text.map_err(|_| not_understood(path, "is not UTF-8 text"))
 }
 
-/// Writes the old text to a backup file under a free name.
+/// Writes the old text to a backup file under an unused name.
 fn back_up(folder: &Dir, name: &str, was: &str, now: Timestamp) -> Result<String, Failure> {
     let stamp = now.strftime("%Y%m%dT%H%M%SZ");
     for number in 1..100 {

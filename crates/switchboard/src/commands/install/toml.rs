@@ -1,4 +1,4 @@
-//! Edits of Codex's TOML settings, except for its hooks.
+//! Edits of Codex's TOML settings, except for the hooks.
 //!
 //! All functions return the new text, or `None` if nothing changes.
 
@@ -6,16 +6,16 @@ use toml_edit::{Array, DocumentMut, Item, Table, TableLike, value};
 
 use super::entries::{AGENT, Entries, SERVER, is_missing, is_program};
 
-/// Key of Codex's MCP servers.
+/// Key of Codex's MCP servers in its settings.
 const SERVERS: &str = "mcp_servers";
 
-/// Seconds that Codex waits for the server to start; it takes milliseconds, but the machine may be waking up.
+/// Seconds that Codex waits for the server to start. It starts within milliseconds, but the machine may be waking up.
 const START_SECONDS: i64 = 20;
 
-/// Seconds that Codex waits for a tool: `wait_for_message` waits on purpose.
+/// Seconds that Codex waits for a tool call: `wait_for_message` blocks on purpose.
 const TOOL_SECONDS: i64 = 600;
 
-/// Returns the agent that our server speaks for in these settings.
+/// Returns the name of the agent that the entry of our server sets.
 pub(super) fn agent(text: &str) -> Result<Option<String>, String> {
     let document = parse(text)?;
     let server = server(&document).filter(|server| is_our_server(*server));
@@ -23,14 +23,16 @@ pub(super) fn agent(text: &str) -> Result<Option<String>, String> {
     Ok(env.and_then(|env| env.get(AGENT)).and_then(Item::as_str).map(str::to_owned))
 }
 
-/// Returns the program by which Codex starts our server.
+/// Returns the program in the entry of our server.
 pub(super) fn program(text: &str) -> Result<Option<String>, String> {
     let document = parse(text)?;
     let server = server(&document).filter(|server| is_our_server(*server));
     Ok(server.and_then(|server| server.get("command")).and_then(Item::as_str).map(str::to_owned))
 }
 
-/// Adds our server. An existing entry of ours is left alone, except for a name given on this command line and a
+/// Adds our server to the settings.
+///
+/// An existing entry of ours is left unchanged, except for the agent's name if this command line gives one, and for a
 /// program that no longer exists.
 pub(super) fn add_server(text: &str, entries: &Entries) -> Result<Option<String>, String> {
     let mut document = parse(text)?;

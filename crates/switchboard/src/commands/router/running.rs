@@ -1,4 +1,4 @@
-//! The router that runs in this process, alone or inside `serve`.
+//! The workspace's router, as it runs in this process, alone or inside `serve`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 use crate::commands::reap::guard;
 use crate::failure::Failure;
 
-/// Socket of a workspace's router.
+/// Name of the socket of a workspace's router.
 const SOCKET: &str = "router.sock";
 
-/// How long a router waits for its predecessor to exit.
+/// How long a router waits for the lease of its predecessor.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A running router with its listener.
@@ -34,8 +34,10 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts the router of a workspace, with a listener if requested; with `legacy` also for clients of the older
-    /// router, on the listener itself if that is a network address.
+    /// Starts the router of a workspace, with a listener if `address` is given.
+    ///
+    /// `legacy` also serves clients of the older router: on the listener itself if it is a TCP address, otherwise on a
+    /// separate listener.
     pub(crate) async fn start(
         workspace: &Workspace,
         folder: PathBuf,
@@ -75,7 +77,7 @@ impl Running {
         Ok(Self { router, folder: root, signpost, tasks: Mutex::new(tasks), done, _service: service })
     }
 
-    /// Starts the router inside `serve`; `None` if another process runs it.
+    /// Starts the router inside `serve`; returns `None` if another process runs it.
     pub(crate) async fn start_in_serve(
         workspace: &Workspace,
         folder: PathBuf,
@@ -85,7 +87,7 @@ impl Running {
         let address = format!("unix:{}", socket.display());
         match Self::start(workspace, folder, Some(&address), Access::default(), legacy).await {
             Ok(running) => Ok(Some(running)),
-            // Messages are delivered even where workers cannot run.
+            // `serve` continues without workers, because messages must still be delivered.
             Err(failure) => {
                 tracing::warn!("no workers: {}", failure.message);
                 Ok(None)
@@ -97,12 +99,12 @@ impl Running {
         &self.router
     }
 
-    /// Address of the listener.
+    /// Returns the address of the listener, if there is one.
     pub(crate) fn address(&self) -> Option<String> {
         self.signpost.as_ref().map(|signpost| signpost.listen.clone())
     }
 
-    /// Ends the workers, sends clients the remaining events, and disconnects.
+    /// Ends the workers, sends the remaining events to clients, and disconnects.
     pub(crate) async fn close(&self) {
         self.router.close().await;
         self.done.cancel();
@@ -118,7 +120,7 @@ impl Running {
     }
 }
 
-/// Serves clients of the older router on a separate address. If that fails, everything else continues.
+/// Serves clients of the older router on a separate address. A failure is logged, and the router continues without it.
 async fn serve_legacy(
     router: &door_workers::Router,
     at: SocketAddr,
@@ -138,7 +140,7 @@ async fn serve_legacy(
     Some(tokio::spawn(async move { listen(&router, listener, access, done).await }))
 }
 
-/// Warns of what `router.legacyClients` allows.
+/// Warns of the access that `router.legacyClients` grants.
 fn warn_of_legacy(listener: &Listener) {
     tracing::warn!(
         address = listener.address(),
@@ -146,8 +148,10 @@ fn warn_of_legacy(listener: &Listener) {
     );
 }
 
-/// Acquires the router's lease. The lease of a killed router is free a moment later: a worker that was just being
-/// started may still hold it.
+/// Acquires the router's lease, waiting briefly for its release.
+///
+/// The lock of a killed router may be free only a moment later, because a worker that was just being started may still
+/// hold it.
 async fn acquire_lease(hub: &Hub) -> Result<ServiceLease, HubError> {
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {

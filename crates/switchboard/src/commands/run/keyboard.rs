@@ -1,4 +1,4 @@
-//! Writer of the pty: the person's keys, and in between, uninterrupted, the texts of messages.
+//! Writer of the pty: types the person's keys, and between them the texts of messages, each without interruption.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,32 +17,33 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a program may leave typed text unread before typing counts as failed.
+/// Timeout for a program that does not read typed text; after it, typing counts as failed.
 const STALLED: Duration = Duration::from_secs(5);
 
-/// How long the holder of a turn may take to provide its text: one write to the journal.
+/// Timeout for the holder of a turn to provide its text, which takes one write to the journal.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pause between two pieces of a text.
+/// Pause between two pieces of a text that is typed.
 const PIECE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Poll interval of the screen while a text waits or is typed.
+/// Interval at which the screen is polled while a text waits or is typed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// How long the person must not have pressed a key.
+/// How long the keyboard must be idle before a text may be typed.
 const KEYS_IDLE: Duration = Duration::from_millis(500);
 
-/// Most bytes of the person's keys that are buffered while a text is typed; beyond it the person's terminal waits.
+/// Maximum bytes of the person's keys that are buffered while a text is typed. When the buffer is full, the person's
+/// terminal blocks.
 const MAX_HELD_BYTES: usize = 64 << 10;
 
-/// Longest line that the system passes to a program which reads by line; longer input is lost.
+/// Maximum line length that the system passes to a program which reads by line; longer input is lost.
 const LONGEST_LINE: usize = if cfg!(target_os = "linux") { 4095 } else { 1024 };
 
-/// Turns that may wait at once: one for an execute message, one for a notice. The next one waits in its channel.
+/// Maximum number of requests that wait for a turn: one for an execute message, one for a notice.
 const MAX_TURNS: usize = 2;
 
-/// Control characters that a person's Ctrl-C and Ctrl-D send.
+/// Control character that Ctrl-C sends; [`END_OF_FILE`] is the one that Ctrl-D sends.
 const INTERRUPT: u8 = 0x03;
 const END_OF_FILE: u8 = 0x04;
 
@@ -111,7 +112,8 @@ impl Watch {
         self.emulator.resize(rows, columns);
     }
 
-    /// Notes keys. Enter and Ctrl-C end a line. Arrow keys, the mouse and responses of the terminal start none.
+    /// Records the person's keys. Enter and Ctrl-C end a started line. Arrow keys, mouse events and terminal responses
+    /// do not start one.
     fn note_keys(&mut self, keys: &[u8]) {
         self.last_key = Instant::now();
         let is_text = !keys.starts_with(b"\x1b") || keys.starts_with(b"\x1b[200~");
@@ -121,7 +123,7 @@ impl Watch {
         }
     }
 
-    /// Returns the obstacle to typing now, by the keys and the clock.
+    /// Returns the obstacle `InUse` if keys or output are too recent for typing.
     fn check_quiet(&self, when: TypeCondition, idle: Duration) -> Result<(), Obstacle> {
         let from = match when {
             TypeCondition::LineIsFree => self.last_key + KEYS_IDLE,
@@ -163,9 +165,9 @@ impl<'s> Keyboard<'s> {
         screen(self.watch, self.control, self.pid)
     }
 
-    /// Writes the person's keys and requested texts, one at a time, until the program exits.
+    /// Writes the person's keys and the requested texts, one text at a time, until the program exits.
     ///
-    /// `ends` is true if the end of stdin is the end of the input, rather than of the terminal.
+    /// `ends` is true if the end of stdin is passed on as the end of input, because stdin is not a terminal.
     pub(super) async fn run(
         mut self,
         mut keys: mpsc::Receiver<Vec<u8>>,
@@ -180,7 +182,7 @@ impl<'s> Keyboard<'s> {
             }
             let waiting: Vec<_> = turns.iter().map(|turn| (turn.when, turn.blocked.clone())).collect();
             tokio::select! {
-                // The person takes precedence.
+                // Poll the person's keys first, because they take precedence.
                 biased;
                 piece = keys.recv(), if is_open => if let Some(piece) = piece {
                     self.write_keys(&piece).await;
@@ -202,7 +204,7 @@ impl<'s> Keyboard<'s> {
         }
     }
 
-    /// Waits until a request may type, and returns its index. Reports to the others why they wait.
+    /// Waits until a request may type, and returns its index. Tells the others which obstacle they wait for.
     async fn next_grant(&self, waiting: &[(TypeCondition, watch::Sender<Option<Obstacle>>)]) -> usize {
         if waiting.is_empty() {
             return pending().await;
@@ -215,19 +217,19 @@ impl<'s> Keyboard<'s> {
                 let Err(obstacle) = free else { return place };
                 blocked.send_if_modified(|known| known.replace(obstacle) != Some(obstacle));
             }
-            // By the clock: the terminal's own settings change without output.
+            // Poll, because a change of the terminal's settings produces no output.
             sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Writes the person's keys. A program that does not read makes the person wait, as in any terminal.
+    /// Writes the person's keys. If the program does not read, the person's input blocks as in any terminal.
     async fn write_keys(&mut self, keys: &[u8]) {
         self.watch.borrow_mut().note_keys(keys);
-        // It fails only if the program closed its terminal, and then it exits soon.
+        // A write fails only if the program closed its terminal, and then the program exits soon.
         let _ = self.pty.write_all(keys).await;
     }
 
-    /// Sends the end-of-input key. On a started line the first one only submits the line.
+    /// Sends the end-of-input key, twice on a started line because the first one only submits the line.
     async fn end_input(&mut self) {
         let settings = termios::tcgetattr(self.control).ok();
         let key = settings.as_ref().map_or(END_OF_FILE, |set| set.special_codes[SpecialCodeIndex::VEOF]);
@@ -247,7 +249,7 @@ impl<'s> Keyboard<'s> {
         let _ = turn.typed.send(typed);
     }
 
-    /// Types a text and one Enter. The person's keys are buffered meanwhile, except Ctrl-C, which cancels.
+    /// Types a text and one Enter. The person's keys are buffered meanwhile; Ctrl-C cancels the typing.
     async fn type_text(&mut self, text: &str, keys: &mut mpsc::Receiver<Vec<u8>>) -> TypeOutcome {
         let mode = self.screen().mode();
         let paste = mode == InputMode::Paste;
@@ -276,7 +278,7 @@ impl<'s> Keyboard<'s> {
                     let now = screen(watch, control, pid);
                     match typist.next_step(&now, began.elapsed()) {
                         Step::Wait => sleep(GLANCE).await,
-                        // The terminal's mode changed meanwhile: the next poll starts over.
+                        // The terminal's mode changed during typing, so the next poll starts over.
                         Step::Paste if now.mode() != mode => return Ok(Some(Obstacle::NotReady)),
                         Step::Paste => {
                             for write in &writes {
@@ -308,12 +310,12 @@ impl<'s> Keyboard<'s> {
             Ok(None) => TypeOutcome::Done,
             Ok(Some(Obstacle::NotSent)) => TypeOutcome::Failed(Obstacle::NotSent.to_string()),
             Ok(Some(obstacle)) => TypeOutcome::NotYet(obstacle),
-            // Once Enter is written it counts as typed, whatever follows.
+            // Once Enter is written, the text counts as typed even if a later step fails.
             Err(_) if is_entered.get() => TypeOutcome::Done,
             Err(_) if done == 0 => TypeOutcome::NotYet(Obstacle::InUse),
             Err(reason) => {
                 if paste && done < size {
-                    // Otherwise the person's next keys would become part of the paste.
+                    // End the open paste; otherwise the person's next keys would become part of it.
                     self.held.push_front(paste_end().to_vec());
                 }
                 TypeOutcome::Failed(format!("{reason}; {done} of {size} bytes were typed, without Enter"))
@@ -324,15 +326,15 @@ impl<'s> Keyboard<'s> {
 
 /// Reads the program's current screen.
 fn screen(watch: &RefCell<Watch>, control: &OwnedFd, pid: u32) -> Screen {
-    // If the system does not report whether a process waits, one that edits no lines itself counts as reading by
-    // line.
+    // If the system does not report whether a process waits for a line, assume that it does if the terminal edits
+    // lines.
     let reads_lines = || platform::edits_lines(control.as_fd()) && platform::awaits_line(pid).unwrap_or(true);
     let watch = watch.borrow();
     let uses_bracketed_paste = watch.emulator.uses_bracketed_paste();
     watch.emulator.screen(!uses_bracketed_paste && reads_lines())
 }
 
-/// Writes all of `bytes` and counts them; gives up if the program does not read.
+/// Writes all of `bytes` and counts them in `done`; fails if the program does not read.
 async fn write_all(pty: &mut WritePty<'_>, bytes: &[u8], done: &mut usize) -> Result<(), String> {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -348,7 +350,7 @@ async fn write_all(pty: &mut WritePty<'_>, bytes: &[u8], done: &mut usize) -> Re
     Ok(())
 }
 
-/// Buffers the person's keys; returns if Ctrl-C is among them.
+/// Buffers the person's keys, and returns when one of them is Ctrl-C.
 async fn interrupted(keys: &mut mpsc::Receiver<Vec<u8>>, held: &mut VecDeque<Vec<u8>>) {
     let mut size = 0;
     while size < MAX_HELD_BYTES {

@@ -1,4 +1,4 @@
-//! Selects what to type into the terminal from the agent's mailbox.
+//! Selection of the messages and notices to type into the terminal.
 
 use std::cell::Cell;
 use std::future::pending;
@@ -15,26 +15,26 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::keyboard::{Turn, TypeCondition, TypeOutcome};
 
-/// Interval at which the agent's presence is refreshed.
+/// Heartbeat interval at which the agent's presence is refreshed.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Delay after the journal or a file could not be read or written.
+/// Delay after a failed read or write of the journal or a file.
 const ERROR_DELAY: Duration = Duration::from_secs(1);
 
-/// How long a message must wait for one reason before its sender is notified.
+/// How long a message must be blocked by the same obstacle before its sender is notified.
 const BLOCKED_NOTICE_DELAY: Duration = Duration::from_secs(1);
 
-/// Backoff after a text that did not appear in the input field: the first delay, doubled each time, and the longest.
+/// Initial backoff after a typed text did not appear in the input field; it doubles up to `LONGEST_BACKOFF`.
 const BACKOFF: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
 
-/// Delay after a notice that was not typed.
+/// Delay before a notice that could not be typed is tried again.
 const NOTICE_PAUSE: Duration = Duration::from_secs(2);
 
 /// The keyboard has ended with the program.
 struct KeyboardClosed;
 
-/// Registers the terminal, refreshes its presence, and types messages. Returns when the program has exited.
+/// Registers the terminal, refreshes its presence, and types messages until the program exits.
 pub(super) async fn type_mail(
     post: TerminalExecutor,
     pid: u32,
@@ -47,7 +47,7 @@ pub(super) async fn type_mail(
     let owner = Some(ProcessIdentity::this_process());
     let registration =
         TerminalRegistration { owner, ..TerminalRegistration::new(agent.name.clone(), pid, "agent") };
-    // A program that ends at once needs no registration.
+    // If the program exited at once, the registration is no longer needed.
     if let Err(error) = workspace.register_terminal(registration).await
         && platform::process_started(pid).is_some()
     {
@@ -100,7 +100,7 @@ struct Retry {
 }
 
 impl Retry {
-    /// Sets the delay after one attempt at a message.
+    /// Updates the delay after an attempt to type a message.
     fn note(&mut self, message: MessageId, typed: &TypeOutcome) {
         let was_pasted = matches!(typed, TypeOutcome::NotYet(Obstacle::NotEchoed | Obstacle::NotRemoved));
         self.pause = match (was_pasted, self.message == Some(message)) {
@@ -112,8 +112,10 @@ impl Retry {
     }
 }
 
-/// Types one message. It is recorded on disk when the turn is granted and before the first byte: while the program
-/// shows no empty input field the message waits in the mailbox like any other, and its sender can query the reason.
+/// Types one execute message.
+///
+/// The attempt is recorded on disk after the turn is granted and before the first byte is typed. While the program
+/// shows no empty input field, the message waits in the mailbox like any other, and its sender can query the reason.
 async fn type_execute(
     post: &mut TerminalExecutor,
     execute: &ExecuteRequest,
@@ -169,10 +171,10 @@ async fn type_notices(notices: Option<Notices>, turns: &mpsc::Sender<Turn>) -> K
         if request.granted.await.is_err() {
             return KeyboardClosed;
         }
-        // More messages may have arrived, or all been read, while it waited for its turn.
+        // Build the notice now: messages may have arrived or been read while it waited for its turn.
         let typed = match notices.next_notice().await {
             Ok(Some(notice)) => match request.turn.type_text(notice.text.clone()).await {
-                // It is retried: the messages are still new.
+                // The notice is retried, because its messages still count as new.
                 Some(TypeOutcome::NotYet(_)) => {
                     drop(notice);
                     sleep(NOTICE_PAUSE).await;
@@ -207,7 +209,7 @@ struct GrantedTurn {
 struct Blocked(watch::Receiver<Option<Obstacle>>);
 
 impl Blocked {
-    /// Waits until one reason has lasted for a while, and returns it.
+    /// Waits until the same obstacle has lasted for [`BLOCKED_NOTICE_DELAY`], and returns it.
     async fn wait_long(&mut self) -> Obstacle {
         let Self(reasons) = self;
         let mut since: Option<Instant> = None;
@@ -230,7 +232,7 @@ impl Blocked {
 }
 
 impl TurnRequest {
-    /// Requests a turn; `None` if the keyboard has ended.
+    /// Requests a turn; returns `None` if the keyboard has closed.
     async fn send(turns: &mpsc::Sender<Turn>, when: TypeCondition) -> Option<Self> {
         let (granted, is_granted) = oneshot::channel();
         let (blocked, reasons) = watch::channel(None);
@@ -242,7 +244,7 @@ impl TurnRequest {
 }
 
 impl GrantedTurn {
-    /// Types the text; `None` if the keyboard has ended or did not wait.
+    /// Types the text; returns `None` if the keyboard has closed or did not wait for the text.
     async fn type_text(self, text: String) -> Option<TypeOutcome> {
         self.text.send(Some(text)).ok()?;
         self.typed.await.ok()

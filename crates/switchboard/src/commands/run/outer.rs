@@ -1,4 +1,4 @@
-//! The person's side: the terminal that started `run`, or pipes.
+//! The person's side of the pty: the terminal that started `run`, or pipes.
 
 use std::io::{self, Read, Write};
 use std::thread::{self, JoinHandle};
@@ -6,13 +6,14 @@ use std::thread::{self, JoinHandle};
 use rustix::termios::{self, OptionalActions, Termios, Winsize};
 use tokio::sync::mpsc;
 
-/// Bytes per piece, and pieces that may wait in either direction. When the queue is full, the reader of the other
-/// side stops: a program that writes faster than the screen waits, and so does a person who types faster than the
-/// program reads.
+/// Bytes per piece. At most [`PIECES`] pieces are queued in either direction.
+///
+/// When the queue is full, its sender blocks (backpressure): a program that writes faster than the screen waits, and so
+/// does a person who types faster than the program reads.
 const PIECE: usize = 4096;
 const PIECES: usize = 16;
 
-/// Size for a program without a terminal: the traditional size.
+/// Window size for a program without a terminal: the traditional 80 × 24.
 const NO_TERMINAL: Winsize = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
 
 /// The person's terminal in raw mode. Dropping it restores the settings: at the end, on an error and on a panic.
@@ -22,7 +23,7 @@ pub(super) struct RawMode {
 }
 
 impl RawMode {
-    /// Sets raw mode if stdin is a terminal.
+    /// Enters raw mode if stdin is a terminal.
     pub(super) fn set() -> io::Result<Self> {
         let mut raw = Self { before: None };
         raw.enter()?;
@@ -37,7 +38,7 @@ impl RawMode {
         let before = termios::tcgetattr(&stdin)?;
         let mut raw = before.clone();
         raw.make_raw();
-        // Now, not after a flush: keys typed ahead are retained.
+        // `Now` does not flush the input, so keys typed ahead are retained.
         termios::tcsetattr(&stdin, OptionalActions::Now, &raw)?;
         self.before = Some(before);
         Ok(())
@@ -49,7 +50,7 @@ impl RawMode {
         }
     }
 
-    /// Restores the terminal, stops as the person's shell asked, and continues when the shell resumes it.
+    /// Restores the terminal and suspends this process; re-enters raw mode when the shell resumes it.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         self.leave();
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
@@ -63,18 +64,18 @@ impl Drop for RawMode {
     }
 }
 
-/// Returns the settings of the person's terminal, such as the erase and interrupt keys.
+/// Returns the terminal's settings, which include the erase and interrupt keys.
 pub(super) fn settings() -> Option<Termios> {
     let stdin = io::stdin();
     if termios::isatty(&stdin) { termios::tcgetattr(&stdin).ok() } else { None }
 }
 
-/// True if a person may be typing.
+/// Returns true if stdin is a terminal, so that a person may be typing.
 pub(super) fn is_terminal() -> bool {
     termios::isatty(io::stdin())
 }
 
-/// Returns the size of the person's window, from any stream that leads to it.
+/// Returns the size of the person's window, queried from any standard stream that is a terminal.
 pub(super) fn window_size() -> Winsize {
     let size = termios::tcgetwinsize(io::stdout())
         .or_else(|_| termios::tcgetwinsize(io::stdin()))
@@ -84,8 +85,8 @@ pub(super) fn window_size() -> Winsize {
 
 /// Starts a thread that reads stdin in pieces until its end.
 ///
-/// It is a thread because stdin cannot be made non-blocking: the shell that started this process shares it. The
-/// thread ends with the process.
+/// It is a thread because stdin cannot be made non-blocking: the shell that started this process shares the open file.
+/// The thread ends with the process.
 pub(super) fn keys() -> io::Result<mpsc::Receiver<Vec<u8>>> {
     let (sender, keys) = mpsc::channel(PIECES);
     let read = move || {
@@ -107,14 +108,14 @@ pub(super) fn keys() -> io::Result<mpsc::Receiver<Vec<u8>>> {
     Ok(keys)
 }
 
-/// Starts the thread that writes stdout. Everything sent is written once the sender is dropped and the thread
-/// joined.
+/// Starts the thread that writes to stdout. After the sender is dropped and the thread joined, everything sent has been
+/// written.
 pub(super) fn screen() -> io::Result<(mpsc::Sender<Vec<u8>>, JoinHandle<()>)> {
     let (screen, mut pieces) = mpsc::channel::<Vec<u8>>(PIECES);
     let write = move || {
         let mut stdout = io::stdout().lock();
         while let Some(piece) = pieces.blocking_recv() {
-            // If stdout is closed, the sender fails at its next piece.
+            // After stdout is closed, the sender gets an error at its next piece.
             if stdout.write_all(&piece).and_then(|()| stdout.flush()).is_err() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! One run of a program in a pty, from start to end.
+//! Session of a program in a pty, from start to end.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -23,16 +23,16 @@ use tokio::time::Instant;
 use super::keyboard::{Keyboard, Turn, Watch};
 use super::outer::{self, RawMode};
 
-/// How long a program may take to exit before it gets the next signal.
+/// Time that a program may take to exit before the next signal is sent.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How long to wait for the last output of a program that exited while a descendant still has the pty open.
+/// Timeout for the last output after the program exited, if a descendant still has the pty open.
 const LAST_OUTPUT: Duration = Duration::from_millis(200);
 
-/// How long a typed message may take to be recorded after the program exited.
+/// Timeout for recording a typed message after the program exited.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Signals of job control and of hanging up, by number: tokio names only some of them.
+/// Number of the signal SIGTSTP. Signals are given by number, because tokio names only some of them.
 const STOP_KEY: i32 = Signal::TSTP.as_raw();
 
 /// A program in its pty.
@@ -54,7 +54,7 @@ pub(super) struct SessionEnd {
 }
 
 impl Session {
-    /// Starts the program in its own pty, with our size and settings, below a reaper.
+    /// Starts the program in its own pty, with the size and settings of our terminal, under a reaper.
     pub(super) async fn start(
         command: &[OsString],
         environment: &[(&str, OsString)],
@@ -78,13 +78,14 @@ impl Session {
         Ok(Self { pty, child, guard, group, control, raw })
     }
 
-    /// Pid of the program, which leads its process group.
+    /// Returns the pid of the program, which leads its process group.
     pub(super) fn pid(&self) -> u32 {
         self.group.as_raw_pid().unsigned_abs()
     }
 
-    /// Copies bytes in both directions until the program exits, and types what `mail` requests. `is_typing` is true
-    /// while `mail` has started something that it has yet to record.
+    /// Copies bytes in both directions until the program exits, and types the texts that `mail` requests.
+    ///
+    /// `is_typing` is true while `mail` types a text whose outcome is not yet recorded.
     pub(super) async fn run(
         mut self,
         wanted: mpsc::Receiver<Turn>,
@@ -128,14 +129,14 @@ impl Session {
                 () = end.is_due() => end.escalate(self.group, &self.control),
             }
         };
-        // Processes that the person left running on purpose continue.
+        // Detach, so that processes that the person left running on purpose continue.
         self.guard.detach();
-        // The typed text may have ended the program: its sender is notified before this returns.
+        // The typed text may have ended the program; record the outcome and notify the sender before returning.
         let settled = poll_fn(|cx| {
             if !is_typing.get() || is_mailed {
                 return Poll::Ready(());
             }
-            // The last output shows whether the text left the input field.
+            // Only the last output shows whether the text has left the input field.
             if !is_shown && output.as_mut().poll(cx).is_ready() {
                 is_shown = true;
                 watch.borrow_mut().note_end();
@@ -148,14 +149,14 @@ impl Session {
         if !is_shown {
             let _ = tokio::time::timeout(LAST_OUTPUT, &mut output).await;
         }
-        // Dropping `output` drops the sender; then the thread writes the rest and ends.
+        // Dropping `output` drops the sender, after which the writer thread writes the rest and ends.
         drop(output);
         let _ = tokio::task::spawn_blocking(|| writer.join()).await;
         Ok(SessionEnd { code: code_of(status) })
     }
 }
 
-/// Sets the pty and the emulator to the size of the person's window. A closed pty needs none.
+/// Sets the pty and the emulator to the size of the person's window. Errors of a closed pty are ignored.
 fn resize(control: &OwnedFd, watch: &RefCell<Watch>) {
     let size = outer::window_size();
     watch.borrow_mut().resize(size.ws_row, size.ws_col);
@@ -171,13 +172,14 @@ enum ScreenEnd {
 
 /// Copies the program's output to the screen until it ends, and feeds the emulator.
 ///
-/// It waits for free capacity first: unread output waits in the pty, and the program with it.
+/// It reserves capacity in the queue before reading, so that unread output stays in the pty and blocks the program
+/// (backpressure).
 async fn show(mut pty: ReadPty<'_>, screen: mpsc::Sender<Vec<u8>>, watch: &RefCell<Watch>) -> ScreenEnd {
     let mut piece = [0; 4096];
     loop {
         let Ok(room) = screen.reserve().await else { return ScreenEnd::Gone };
         match pty.read(&mut piece).await {
-            // On Linux a pty that no process has open fails with EIO, elsewhere it ends.
+            // If no process has the pty open, reading fails with EIO on Linux, and returns 0 elsewhere.
             Ok(0) | Err(_) => return ScreenEnd::There,
             Ok(read) => {
                 watch.borrow_mut().note_output(&piece[..read]);
@@ -227,7 +229,7 @@ impl KillEscalation {
     fn send_signal(&mut self, group: Pid, control: &OwnedFd, signal: Signal) {
         let foreground = termios::tcgetpgrp(control).ok().filter(|foreground| *foreground != group);
         for group in [Some(group), foreground].into_iter().flatten() {
-            // No remaining process counts as success.
+            // It is not an error if no process remains.
             let _ = rustix::process::kill_process_group(group, signal);
         }
         let next = match signal {

@@ -1,4 +1,4 @@
-//! Wait for the reply to a message.
+//! Waiting for the reply to a message.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::context::{Context, Open};
 use crate::failure::{Exit, Failure};
 use crate::show;
 
-/// Most replies to one message that are read.
+/// Maximum number of replies to one message that are read.
 const MOST: usize = 100;
 
-/// Refuses a sender that cannot receive a reply.
+/// Rejects a sender that cannot receive a reply.
 pub(super) async fn check_sender(workspace: &Workspace, from: &AgentId) -> Result<(), Failure> {
     if from.is_human() || workspace.hub().directory().await?.agent(from).is_some() {
         return Ok(());
@@ -29,8 +29,10 @@ pub(super) async fn check_sender(workspace: &Workspace, from: &AgentId) -> Resul
     .hint(format!("register it with `switchboard agents register \"{from}\"`, or do not wait")))
 }
 
-/// Waits for the reply and prints it. A notice of the hub, such as that the message is still unread, is printed and
-/// does not count as a reply. The wait ends when no recipient can receive or answer the message any more.
+/// Waits for the reply and prints it.
+///
+/// A notice of the hub, such as that the message is still unread, is printed but does not count as a reply. The wait
+/// ends when no recipient can receive or answer the message any more.
 pub(super) async fn wait(
     context: &Context,
     open: &Open,
@@ -46,7 +48,7 @@ pub(super) async fn wait(
     let answer = async {
         loop {
             alive.note().await;
-            // Before the replies: a watcher posts its reply and acknowledges afterwards.
+            // Read the receipt before the replies: a watcher posts its reply first and acknowledges afterwards.
             let receipt = hub.journal().receipt(id).await?.map(|(_, receipt)| receipt);
             let mut is_answered = false;
             for stored in replies_to(hub, &me, id).await? {
@@ -89,7 +91,7 @@ pub(super) async fn wait(
     Ok(())
 }
 
-/// Failure to report once every delivery has ended and a recipient does not answer.
+/// Returns a failure once every delivery has ended and a recipient cannot answer.
 fn unanswerable(receipt: &Receipt) -> Option<Failure> {
     let is_over = |d: &Delivery| {
         matches!(d.state, DeliveryState::Refused | DeliveryState::Expired) || d.no_answer_reason().is_some()
@@ -105,14 +107,14 @@ fn unanswerable(receipt: &Receipt) -> Option<Failure> {
     )))
 }
 
-/// Lists the replies to a message that are addressed to an agent, or to a group.
+/// Lists the replies to a message that are addressed to the agent or to a group.
 async fn replies_to(hub: &Hub, me: &AgentId, id: MessageId) -> Result<Vec<Stored>, Failure> {
     let mut replies = hub.journal().replies(id, MOST).await?.items;
     replies.retain(|stored| stored.message.to.as_agent().is_none_or(|to| to == me));
     Ok(replies)
 }
 
-/// Prints a notice of the hub and marks it as seen. A script that requested JSON finds it in the mailbox.
+/// Prints a notice of the hub and marks it as seen. With `--json` it is not printed and stays in the mailbox.
 async fn print_notice(context: &Context, open: &Open, me: &AgentId, notice: &Stored) -> Result<(), Failure> {
     if context.printer.is_json() {
         return Ok(());
@@ -128,8 +130,10 @@ async fn print_notice(context: &Context, open: &Open, me: &AgentId, notice: &Sto
     Ok(())
 }
 
-/// True if a message's delivery to an agent's mailbox has ended: before that it cannot be marked as seen, and the
-/// agent would be shown it again. A worker that waits here receives nothing through its own door meanwhile.
+/// Returns true if no delivery of a message to the agent's mailbox is pending.
+///
+/// Before that, the message cannot be marked as seen, and the agent would be shown it again. A worker that waits here
+/// receives nothing through its own door meanwhile.
 async fn has_arrived(hub: &Hub, agent: &AgentId, id: MessageId) -> Result<bool, Failure> {
     let Some((_, receipt)) = hub.journal().receipt(id).await? else { return Ok(false) };
     let is_coming = |delivery: &Delivery| {

@@ -1,4 +1,4 @@
-//! `switchboard suite add`
+//! The verb `switchboard suite add`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ fn file_of(args: Add, name: &str, workspace: &Path) -> Result<McpFile, Failure> 
 fn pairs(option: &str, values: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let pair = |text: &String| match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        // The text may be the secret itself, so it is not quoted.
+        // The value may be the secret itself, so the error does not quote it.
         _ => Err(Failure::new(
             "bad_field",
             Exit::Usage,
@@ -131,8 +131,8 @@ fn pairs(option: &str, values: &[String]) -> Result<BTreeMap<String, String>, Fa
     values.iter().map(pair).collect()
 }
 
-/// Returns the folder in which the program starts. Inside the workspace it is written relative to the file, so that
-/// a copy of the repository works elsewhere.
+/// Returns the folder in which the program starts. A folder inside the workspace is written relative to the file, so
+/// that a copy of the repository works elsewhere.
 fn folder(chosen: Option<PathBuf>, workspace: &Path) -> Result<String, Failure> {
     let current_folder = std::env::current_dir().map_err(anyhow::Error::from)?;
     let folder = chosen.map_or_else(|| current_folder.clone(), |chosen| current_folder.join(chosen));

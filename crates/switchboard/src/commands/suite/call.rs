@@ -1,4 +1,4 @@
-//! `switchboard suite call`
+//! The verb `switchboard suite call`.
 
 use clap::Args;
 use door_suites::{Caller, SuiteError, Suites};
@@ -35,7 +35,7 @@ pub(crate) async fn run(args: Call, context: Context) -> Result<(), Failure> {
     suites.close().await;
     let answer = answer?;
     if context.printer.is_json() {
-        // The server's result byte for byte; whether it failed is in the result and in the exit code.
+        // Print the server's result byte for byte; both the result and the exit code report a failure.
         context.printer.line(answer.raw.get());
         return answer.succeeded().map(drop);
     }
@@ -51,7 +51,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Renders the parts that a person can read, and the type of all others.
+    /// Renders the parts that a person can read, and only the type of all other parts.
     pub(crate) fn text(&self) -> String {
         let blocks =
             self.value.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -66,7 +66,7 @@ impl Answer {
         self.value.get("isError") == Some(&Value::Bool(true))
     }
 
-    /// Returns the result, unless the tool or the connection failed.
+    /// Returns the result, or a failure if the tool or the connection failed.
     pub(crate) fn succeeded(self) -> Result<Self, Failure> {
         if self.is_error() {
             let text = self.text();
@@ -89,7 +89,7 @@ fn block(block: &Value) -> String {
     }
 }
 
-/// Calls a server by its name or by its tool's name.
+/// Calls the suite of a server, which is given by its name or its tool's name.
 pub(crate) async fn ask(
     suites: &Suites,
     name: &str,
@@ -121,7 +121,7 @@ pub(crate) async fn ask(
     Ok(Answer { raw, value })
 }
 
-/// Parses arguments as typed.
+/// Parses tool arguments as typed on the command line.
 fn read(words: &[String]) -> Result<Value, Failure> {
     let usage = |message: String| {
         Failure::new("usage", Exit::Usage, message).hint("write '{\"key\": 1}', or KEY=TEXT, or KEY:=JSON")

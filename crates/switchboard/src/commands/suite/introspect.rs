@@ -1,4 +1,4 @@
-//! `switchboard suite introspect`
+//! The verb `switchboard suite introspect`.
 
 use clap::Args;
 use door_suites::{Caller, Suites};
@@ -63,7 +63,7 @@ async fn show(args: &Introspect, suites: &Suites, context: &Context) -> Result<(
         context.printer.note("No MCP servers yet; `switchboard suite add NAME -- COMMAND` adds one.");
     }
     for name in &names {
-        // A server that cannot be queried must not hide the others.
+        // A server that cannot be queried must not hide the results of the others.
         let answer = ask(suites, name, &question, &Caller::default()).await?;
         print(context, name, &answer);
     }
@@ -76,7 +76,7 @@ fn print(context: &Context, name: &str, answer: &Answer) {
         context.printer.line(format_args!("# {name}\n{text}"));
         return;
     }
-    // The full form is JSON; the others are lines for people and models.
+    // The full form is JSON; the other forms are plain lines for people and models.
     match serde_json::from_str::<Value>(&text) {
         Ok(Value::Object(mut tools)) => {
             tools.insert("suite".to_owned(), json!(name));

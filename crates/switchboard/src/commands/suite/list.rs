@@ -1,4 +1,4 @@
-//! `switchboard suite list`
+//! The verb `switchboard suite list`.
 
 use door_suites::{ChildSpec, Issue, Overview, Pins, Secrets, TrustState, TrustStore, redact};
 use jiff::SignedDuration;
@@ -10,10 +10,10 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::show::plain;
 
-/// Age from which the list reports when a server's tools were fetched.
+/// Age from which the list reports when a server's tools were last fetched.
 const OLD: SignedDuration = SignedDuration::from_hours(24);
 
-/// Most blocked tools that are named.
+/// Maximum number of blocked tools that are listed by name.
 const NAMED: usize = 20;
 
 pub(super) async fn run(context: Context) -> Result<(), Failure> {
@@ -57,7 +57,7 @@ struct Line<'l> {
 
 impl<'l> Line<'l> {
     fn new(workspace: &Workspace, child: &'l ChildSpec, known: &'l Overview, trust: &TrustStore) -> Self {
-        // A file that cannot be read counts as missing; `pins list` reports the error.
+        // If the pins file cannot be read, no tool is reported as blocked here; `pins list` reports the error.
         let names = |pins: Pins| pins.pending_names().map(str::to_owned).collect();
         let blocked = Pins::load(&workspace.places, &child.name).map(names).unwrap_or_default();
         Self {
@@ -99,7 +99,7 @@ impl<'l> Line<'l> {
             Some((count, _)) => format!("{count} tools"),
             None => "never started".to_owned(),
         };
-        // A long time after they were fetched, the tools may have changed.
+        // Show the age of an old tool list, because the tools may have changed since it was fetched.
         let now = Clock::system().now();
         let age = self.known.tools.filter(|(_, taken_at)| now.duration_since(*taken_at) > OLD);
         let age =

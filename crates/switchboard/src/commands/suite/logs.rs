@@ -1,4 +1,4 @@
-//! `switchboard suite logs`
+//! The verb `switchboard suite logs`.
 
 use clap::Args;
 use door_suites::{ChildSpec, Secrets, SuiteError, log_name, original_name, redact};
@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::show::plain;
 
-/// The logs of children are bounded to less than this.
+/// Maximum bytes to read. The logs of servers are bounded to less.
 const LIMIT: u64 = 16 << 20;
 
 /// Show the newest lines that a server wrote to stderr.
@@ -25,7 +25,7 @@ pub(super) struct Logs {
 
 pub(super) fn run(args: &Logs, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
     let found = workspace.discover();
-    // A wrapped server's original has a log of its own.
+    // A name may refer to the original server behind a wrapper, which has a log of its own.
     let behind = |child: &&ChildSpec| {
         original_name(child).is_some_and(|original| original.eq_ignore_ascii_case(&args.name))
     };
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Logs, workspace: &Workspace, context: &Context) -> Resu
     Ok(())
 }
 
-/// Reads a log; if it is shorter than requested, with the rotated log before it.
+/// Reads the end of a log. If the log has fewer lines than requested, the rotated log before it is included.
 fn read(workspace: &Workspace, file: &str, lines: usize) -> Result<String, SuiteError> {
     let Some(folder) = workspace.places.logs()? else { return Ok(String::new()) };
     let text = |file: &str| -> Result<String, SuiteError> {

@@ -1,4 +1,4 @@
-//! `switchboard suite pins`
+//! The verb `switchboard suite pins`.
 
 use clap::{Args, Subcommand};
 use door_suites::{Discovery, original_name};
@@ -59,7 +59,7 @@ pub(super) fn run(args: Pins, workspace: &Workspace, context: &Context) -> Resul
 }
 
 fn names(found: &Discovery, name: Option<&str>) -> Result<Vec<String>, Failure> {
-    // A wrapper has its own tools, and so has the original server behind it.
+    // A wrapper pins its own tools and, separately, those of the original server behind it.
     let originals = || found.children.iter().filter_map(original_name);
     match name {
         Some(name) => match originals().find(|original| original.eq_ignore_ascii_case(name)) {

@@ -1,4 +1,4 @@
-//! `switchboard suite remove`
+//! The verb `switchboard suite remove`.
 
 use clap::Args;
 use door_suites::{Pins, TrustStore, is_wrapper, remove_child};
@@ -22,7 +22,7 @@ pub(super) fn run(args: &Remove, workspace: &Workspace, context: &Context) -> Re
     let found = workspace.discover();
     let (name, file) = match found.child(&args.name) {
         Some(child) => (child.name.clone(), child.file.clone()),
-        // A server with a problem, or one that is switched off, can be removed as well.
+        // A server with an invalid file, or a disabled one, can be removed as well.
         None => match found.issues.iter().find(|problem| problem.is_about(&args.name)) {
             Some(problem) => (args.name.clone(), problem.file.clone()),
             None => match found.disabled.iter().find(|name| name.eq_ignore_ascii_case(&args.name)) {

@@ -1,4 +1,4 @@
-//! `switchboard suite revert`
+//! The verb `switchboard suite revert`.
 
 use clap::Args;
 use door_suites::{Pins, TrustStore, remove_child};

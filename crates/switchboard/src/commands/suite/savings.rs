@@ -1,4 +1,4 @@
-//! `switchboard suite savings`
+//! The verb `switchboard suite savings`.
 
 use clap::Args;
 use door_suites::SavingsReport;
@@ -34,7 +34,7 @@ pub(crate) async fn run(_: Savings, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Renders the report for people.
+/// Renders the report of the savings as a table.
 fn table(report: &SavingsReport) -> Vec<String> {
     let row = |name: &str, tools: &str, flat: &str, suite: &str, introspect: &str| {
         format!("{name:<24} {tools:>6} {flat:>8} {suite:>8} {introspect:>12}")

@@ -1,4 +1,4 @@
-//! `switchboard suite trust`
+//! The verb `switchboard suite trust`.
 
 use std::path::Path;
 
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
         if !context.printer.is_json() && (!was_trusted || args.name.is_some()) {
             show(context, &child.name, &child.template, folder(child), &state);
         }
-        // Without a name, servers are only listed if no person can be asked.
+        // Without a server name, servers are only listed unless a person can be asked.
         let is_meant = by_name || (can_ask(context) && agent_evidence().is_none());
         if !was_trusted && is_meant && agrees(args, by_name, child, context)? {
             trust.grant(child)?;
@@ -88,7 +88,7 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
     Ok(())
 }
 
-/// True if the person trusts a server; declining one that was named is a failure.
+/// Returns true if the person trusts a server. Declining a server that was named is a failure.
 fn agrees(args: &Trust, by_name: bool, child: &ChildSpec, context: &Context) -> Result<bool, Failure> {
     match require_person(context, &format!("trust {}", plain(&child.name)), args.consent.yes) {
         Err(failure) if failure.code == NOT_AGREED && !(by_name && args.name.is_some()) => Ok(false),
@@ -96,7 +96,7 @@ fn agrees(args: &Trust, by_name: bool, child: &ChildSpec, context: &Context) -> 
     }
 }
 
-/// Returns the folder in which a program starts.
+/// Returns the folder in which a server's program starts.
 fn folder(child: &ChildSpec) -> Option<&Path> {
     match &child.launch {
         Launch::Stdio { cwd, .. } => Some(cwd),
@@ -104,7 +104,7 @@ fn folder(child: &ChildSpec) -> Option<&Path> {
     }
 }
 
-/// Shows exactly what would be trusted. Characters that look like those of a command are made visible.
+/// Prints exactly what would be trusted. Confusable characters of a command are escaped.
 pub(crate) fn show(
     context: &Context,
     name: &str,

@@ -1,4 +1,4 @@
-//! `switchboard suite unwrap`
+//! The verb `switchboard suite unwrap`.
 
 use clap::Args;
 use door_suites::unwrap_child;

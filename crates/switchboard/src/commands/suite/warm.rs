@@ -1,4 +1,4 @@
-//! `switchboard suite warm`
+//! The verb `switchboard suite warm`.
 
 use clap::Args;
 use door_suites::Caller;

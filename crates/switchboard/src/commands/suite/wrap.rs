@@ -1,4 +1,4 @@
-//! `switchboard suite wrap`
+//! The verb `switchboard suite wrap`.
 
 use clap::Args;
 use door_suites::wrap_child;

@@ -1,4 +1,4 @@
-//! `switchboard suite wrapper`
+//! The verb `switchboard suite wrapper`.
 
 use clap::Args;
 use switchboard_mcp::NoRawCalls;

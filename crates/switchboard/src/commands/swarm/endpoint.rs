@@ -1,4 +1,4 @@
-//! `switchboard swarm endpoint`: a person sets the endpoint of a member.
+//! The verb `switchboard swarm endpoint`, by which a person sets the endpoint of a member.
 
 use clap::Args;
 use door_swarm::Swarms;

@@ -1,4 +1,4 @@
-//! `switchboard swarm init`, `export`, `import` and `key`: the identity of your agents.
+//! The verbs `switchboard swarm init`, `export`, `import` and `key`: the identity of your agents.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -146,7 +146,7 @@ pub(super) fn export(args: &Export, context: &Context, swarms: &Swarms) -> Resul
 }
 
 pub(super) async fn import(args: Import, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
-    /// Larger than any state within its limits.
+    /// Maximum size of an imported state, larger than any state within its limits.
     const LIMIT: u64 = 64 << 20;
     let mut bytes = Vec::new();
     let read = if args.file.as_os_str() == "-" {

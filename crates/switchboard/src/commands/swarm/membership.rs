@@ -1,4 +1,4 @@
-//! Membership of swarms: `create`, `invite`, `join`, `leave`, `kick` and the like.
+//! The verbs for membership of swarms: `create`, `invite`, `join`, `leave`, `kick` and others.
 
 use clap::Args;
 use door_swarm::{
@@ -285,7 +285,7 @@ pub(super) async fn join(args: Join, context: &Context, swarms: &Swarms) -> Resu
     let outcome = swarms.join(args.own.agent.as_deref(), &link, realm.as_ref()).await;
     drop(working);
     let outcome = match outcome {
-        // For example if `serve` retried the request meanwhile.
+        // The agent may already be a member, for example because `serve` retried the request meanwhile.
         Err(SwarmError::AlreadyMember { swarm }) => {
             context.printer.note(format_args!("Your agent is in '{swarm}' already."));
             let (_, known) = swarms.find_active_swarm(Some(swarm.as_str()))?;
@@ -421,7 +421,7 @@ pub(super) fn list(args: &List, context: &Context, swarms: &Swarms) -> Result<()
     Ok(())
 }
 
-/// Prints the swarms that an agent of ours has asked to join; returns true if there are any.
+/// Prints the swarms with a pending join request of an agent of this hub; returns true if there are any.
 fn show_waiting(context: &Context, swarms: &Swarms) -> bool {
     let mut is_any = false;
     for identity in swarms.identities() {
@@ -482,7 +482,7 @@ pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Re
     Ok(())
 }
 
-/// Reports members of the swarm that cannot be members here.
+/// Prints the members of a swarm that this hub rejects, with the reason.
 fn note_rejected_members(context: &Context, swarm: &Swarm) {
     for (id, reason) in &swarm.left_out {
         context.printer.note(format_args!("'{id}' is left out: {reason}"));

@@ -1,4 +1,4 @@
-//! `switchboard swarm send`, `notify`, `messages` and `context`.
+//! The verbs `switchboard swarm send`, `notify`, `messages` and `context`.
 
 use std::io::Read as _;
 
@@ -275,7 +275,7 @@ fn bad(option: &str, error: &serde_json::Error) -> Failure {
 
 /// Reads a file as an inline attachment.
 fn attached(path: &std::path::Path) -> Result<Attachment, Failure> {
-    /// Larger than any message may be.
+    /// Maximum size of a message's input, larger than any message may be.
     const LIMIT: u64 = 1 << 20;
     let mut bytes = Vec::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(LIMIT).read_to_end(&mut bytes));

@@ -1,4 +1,4 @@
-//! `switchboard worker attach`
+//! The verb `switchboard worker attach`.
 
 use clap::Args;
 use door_workers::RouterError;
@@ -49,7 +49,8 @@ pub(super) async fn run(args: Attach, context: Context) -> Result<(), Failure> {
     client.request("subscribe", &json!({ "from_seq": since, "jobs": [job] })).await?;
     let mut follower = Follower::new(&context, &status.data);
     if is_over {
-        // No event will follow: each response reports how far the events were sent.
+        // The job has ended, so no event will follow. Each response to `hello` reports how far its stored events were
+        // sent.
         client.send("hello", &json!({})).await?;
     }
     loop {

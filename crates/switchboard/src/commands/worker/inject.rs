@@ -1,4 +1,4 @@
-//! `switchboard worker inject`
+//! The verb `switchboard worker inject`.
 
 use std::collections::BTreeSet;
 

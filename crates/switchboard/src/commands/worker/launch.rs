@@ -1,4 +1,4 @@
-//! `switchboard worker launch`
+//! The verb `switchboard worker launch`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -135,7 +135,7 @@ pub(super) async fn run(args: Launch, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the value of a variable of this process: the router may have another.
+/// Returns the value of an environment variable of this process, because that of the router may differ.
 fn set_here(name: &str) -> Result<String, Failure> {
     std::env::var(name).map_err(|error| match error {
         std::env::VarError::NotPresent => bad_variable(format!("{name} is not set here")),
@@ -174,7 +174,7 @@ fn payload(args: &Launch) -> Result<Value, Failure> {
         Approvals::Deny => "deny",
         Approvals::Allow => "allow",
     };
-    // The router counts whole seconds.
+    // The router counts whole seconds, so round up.
     let turn_seconds = args.timeout.map(|timeout| timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0));
     let input = match args.input {
         Input::Stdin => "stdin",

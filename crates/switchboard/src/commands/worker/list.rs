@@ -1,4 +1,4 @@
-//! `switchboard worker list` and `status`.
+//! The verbs `switchboard worker list` and `status`.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `switchboard worker logs`
+//! The verb `switchboard worker logs`.
 
 use clap::Args;
 use door_workers::RouterError;
@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show::plain;
 
-/// The logs of workers are bounded to less than this.
+/// Maximum bytes to read. The logs of workers are bounded to less.
 const LIMIT: u64 = 16 << 20;
 
 /// Show the newest lines that a node's program wrote to stderr.
@@ -32,12 +32,13 @@ pub(super) async fn run(args: Logs, context: Context) -> Result<(), Failure> {
         Failure::new("unknown_job", Exit::NotFound, what).hint("`switchboard worker list` shows the jobs")
     };
     let job_id = JobId::parse(job).ok_or_else(|| unknown(format!("there is no job '{}'", plain(job))))?;
-    // Logs can be read without a router; only the number of nodes is unknown then.
+    // Logs can be read without a router; then only the number of nodes is unknown.
     let answer = match connect(&context).await {
         Ok(mut client) => Some(count(&mut client, job).await),
         Err(_) => None,
     };
-    // The logs of a job may outlive the router's memory of it.
+    // The logs may still exist when the router has forgotten the job, so its rejection is only reported if there are
+    // none.
     let (nodes, refusal) = match answer {
         Some(Ok(nodes)) => (Some(nodes), None),
         Some(Err(failure)) => (None, Some(failure)),
@@ -57,7 +58,7 @@ pub(super) async fn run(args: Logs, context: Context) -> Result<(), Failure> {
             return Ok(None);
         };
         let mut bytes = Vec::new();
-        // The older lines are in the rotated file.
+        // The rotated file has the older lines, so it comes first.
         for name in [format!("node-{node}.log.1"), format!("node-{node}.log")] {
             bytes.extend(folder.read(&name, LIMIT)?.map(|found| found.bytes).unwrap_or_default());
         }

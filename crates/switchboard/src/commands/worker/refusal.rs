@@ -1,10 +1,10 @@
-//! Rejections of the router in the terms of the command line.
+//! Translation of the router's rejections into terms of the command line.
 
 use crate::failure::{Exit, Failure};
 
 const JOBS: &str = "`switchboard worker list` shows the jobs and their states";
 
-/// Command fields and the options that set them.
+/// Fields of router commands, and the command-line options that set them.
 const OPTIONS: [(&str, &str); 17] = [
     ("payload.agent", "--agent"),
     ("payload.nodes", "--nodes"),
@@ -55,13 +55,13 @@ pub(crate) fn refusal(code: &str, field: Option<&str>, reason: &str) -> Failure 
     Failure::new(code, exit, name_option(field, reason)).hint(hint)
 }
 
-/// Replaces a field's protocol name in a reason by the option's name.
+/// Replaces the protocol name of a field in a reason by the option's name.
 fn name_option(field: Option<&str>, reason: &str) -> String {
     let named = field.and_then(|field| Some((field, reason.strip_prefix(field)?.strip_prefix(": ")?)));
     let Some((field, problem)) = named else { return reason.to_owned() };
     match OPTIONS.iter().find(|(known, _)| *known == field) {
         Some((_, word)) => format!("{word}: {problem}"),
-        // The problem itself names the job, node or approval.
+        // The text of the problem already names the job, node or approval.
         None => problem.to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Text output for jobs and events.
+//! Text output of jobs and events.
 
 use std::fmt::{Display, Write as _};
 use std::io::IsTerminal;
@@ -11,10 +11,10 @@ use switchboard_core::{clean, quote_lines, reveal_command};
 use crate::context::Context;
 use crate::show::{Reader, inline, plain};
 
-/// Most characters of a line that are shown.
+/// Maximum characters of a line that are shown.
 const WIDTH: usize = 200;
 
-/// Prints a response as JSON, or a line of text.
+/// Prints a response as JSON, or as a line of text.
 pub(super) fn print_result(context: &Context, answer: &Value, line: impl Display) {
     if context.printer.is_json() {
         context.printer.object(answer);
@@ -37,7 +37,7 @@ pub(super) fn launched(context: &Context, job: &Value) {
     ));
 }
 
-/// Prints a job, and a line per node.
+/// Prints a job, followed by a line per node.
 pub(super) fn job(context: &Context, job: &Value) {
     if context.printer.is_json() {
         context.printer.object(job);
@@ -101,7 +101,8 @@ pub(super) fn approval(context: &Context, ask: &Value) {
     context.printer.note(approval_text(ask));
 }
 
-/// Renders all parameters of an approval: a person cannot agree to text that is hidden or looks like other text.
+/// Renders all parameters of an approval request. Invisible and confusable characters are escaped, because a person
+/// must see exactly what they approve.
 fn approval_text(ask: &Value) -> String {
     let mut shown = format!(
         "{}/{} asks: {}\n  answer with: switchboard worker approve {} accept|decline|cancel",
@@ -134,7 +135,7 @@ fn approval_text(ask: &Value) -> String {
     shown
 }
 
-/// Indents a text below its first line, with all characters visible.
+/// Indents a text below its first line, with all characters made visible.
 fn indented(text: &str) -> String {
     reveal_command(text).replace('\n', "\n    ")
 }
@@ -143,21 +144,21 @@ pub(super) fn accepted(context: &Context, ack: &Value) {
     print_result(context, ack, text(ack, "injection_id"));
 }
 
-/// Renders a worker's output. For a model every line is quoted, so that none can pass as a line of ours.
+/// Renders a worker's output. For a model every line is quoted, so that no line can pass as one of ours.
 pub(super) fn worker_text(context: &Context, content: &str) -> String {
     match context.reader() {
         Ok(Reader::Person) => plain(content),
-        // The reader is a model, or has a name that cannot be read.
+        // Treat the reader as a model, also if its name is invalid.
         Ok(Reader::Model) | Err(_) => quote_lines(&clean(content)),
     }
 }
 
-/// Renders a worker's text within a line of ours.
+/// Shortens and sanitizes a worker's text to fit into a line of ours.
 fn short(text: &str) -> String {
     inline(text).chars().take(WIDTH).collect()
 }
 
-/// Prints an answer, after the node's number if there are several nodes.
+/// Prints an answer; with `many`, each line is prefixed with the number of its node.
 pub(super) fn answer(context: &Context, data: &Value, many: bool) {
     if context.printer.is_json() {
         return context.printer.object(data);
@@ -171,7 +172,7 @@ pub(super) fn answer(context: &Context, data: &Value, many: bool) {
     }
 }
 
-/// Describes how a turn ended, in a line.
+/// Describes in one line how a turn ended.
 pub(super) fn ending(data: &Value) -> String {
     let reason = data["error"].as_str().map(|error| format!(": {}", inline(error))).unwrap_or_default();
     format!("{}/{} {}{reason}", text(data, "job_id"), data["node_id"], text(data, "status"))
@@ -228,13 +229,13 @@ impl<'c> Follower<'c> {
     }
 }
 
-/// Describes the state of a node, in a line.
+/// Describes the state of a node in one line.
 fn progress(node: &Value) -> String {
     let detail = node["detail"].as_str().map(|detail| format!(": {}", inline(detail))).unwrap_or_default();
     format!("[{}] {}, {} waiting{detail}", node["node_id"], text(node, "status"), node["queued"])
 }
 
-/// Renders an event for a person; `None` if it would only repeat pieces of an answer.
+/// Renders an event for a person; returns `None` if it would only repeat parts of an answer.
 fn line(context: &Context, event: &Received) -> Option<String> {
     let data = &event.data;
     Some(match event.event.as_str() {
