@@ -63,8 +63,9 @@ pub struct WatcherConfig {
     pub timeout: Duration,
     /// True if a text that starts with the agent's id is for the agent: the third rule of the protocol.
     pub starts_with: bool,
-    /// True if a failure is also posted to the channel as an `incident`. The protocol does not do that; the log and the
-    /// receipt record the failure.
+    /// True if a failure is also posted to the channel as an `incident`, which is an extension of the protocol.
+    ///
+    /// The log and the receipt record every failure.
     pub incidents: bool,
     /// Maximum number of retries after a failure.
     pub retries: u32,
