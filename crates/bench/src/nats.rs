@@ -242,7 +242,7 @@ where
     Ok(())
 }
 
-/// Drafts a post that is already in its channel, so that only the link is measured.
+/// Drafts a post whose route marks it as already written, so that only the NATS link is measured.
 fn draft(hub: &Hub, channel: &Name, body: &str) -> Draft {
     let to = switchboard_core::Address::Group(switchboard_core::GroupId::Channel(channel.clone()));
     let draft = hub.draft(Door::Channels, AgentId::human(), to, Kind::status_update(), body);

@@ -59,7 +59,7 @@ pub struct WatcherConfig {
     pub folder: Option<PathBuf>,
     /// Environment variables that the program gets in addition to the defaults, by name or as `PREFIX_*`.
     pub env: Vec<String>,
-    /// Timeout of the program. The protocol's scripts killed it after five minutes.
+    /// Timeout of one run of the program. The default is five minutes, as in the protocol's scripts.
     pub timeout: Duration,
     /// True if a text that starts with the agent's id is for the agent: the third rule of the protocol.
     pub starts_with: bool,

@@ -42,7 +42,7 @@ pub enum SwarmError {
     /// A reference is invalid.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
-    /// A text is not a valid name for a swarm in addresses.
+    /// The given text is not a valid realm, which is the name of a swarm in addresses.
     #[error("'{text}' cannot be a swarm's name in addresses: {source}")]
     Realm {
         /// The text as given.

@@ -71,7 +71,7 @@ impl Workspace {
         Ok(true)
     }
 
-    /// Moves a file into the reader's own folder.
+    /// Moves a file into the inbox folder of the reader's current name.
     ///
     /// The file comes from a folder under a former name or another spelling.
     async fn move_from_other_folder(&self, mailbox: &Mailbox, name: String) -> Result<bool, WorkspaceError> {

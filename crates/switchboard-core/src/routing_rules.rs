@@ -125,7 +125,7 @@ impl RoutingRules {
         self.members.keys()
     }
 
-    /// Returns the channels that have subscribed realms.
+    /// Returns the channels that realms are subscribed to.
     pub fn channels(&self) -> impl Iterator<Item = &Name> {
         self.channels.keys()
     }

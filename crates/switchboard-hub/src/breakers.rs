@@ -326,7 +326,7 @@ pub(crate) fn charge(
     Ok(())
 }
 
-/// Records stopped deliveries and notifies the sender and the person.
+/// Records stopped deliveries and notifies the sender and the hub's owner.
 ///
 /// Returns the breaker that stops the whole message, if any.
 pub(crate) fn record(

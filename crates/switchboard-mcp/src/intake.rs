@@ -74,7 +74,7 @@ impl Refusal {
         Self::invalid(None, format!("a message has at most {limit} bytes; send a shorter one"))
     }
 
-    /// Rejects a valid message that is not allowed now.
+    /// Rejects a message that was parsed, with the given error.
     pub(crate) fn of(message: &ClientJsonRpcMessage, error: ErrorData) -> Self {
         let id = match message {
             ClientJsonRpcMessage::Request(request) => serde_json::value::to_raw_value(&request.id).ok(),

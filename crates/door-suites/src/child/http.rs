@@ -67,7 +67,7 @@ pub(super) struct HttpTransport {
     refusal: Mutex<Option<StatusCode>>,
 }
 
-/// Connects to the server and opens it, without a session if the server supports that.
+/// Connects to the server and performs the handshake, without a session if the server supports that.
 pub(super) async fn start(
     shared: &Arc<Shared>,
     url: &str,

@@ -48,7 +48,7 @@ pub enum WrapperError {
         /// Name of the child.
         child: String,
     },
-    /// The original differs from the launch settings that were trusted when it was wrapped.
+    /// The launch settings of the wrapped server are not the trusted ones, or were never trusted.
     #[error(
         "the original of '{child}' differs from what was trusted when it was wrapped{diff}; if that is intended, a person must run \
          `switchboard suite unwrap {child}`, `switchboard suite trust {child}` and `switchboard suite wrap {child}`"

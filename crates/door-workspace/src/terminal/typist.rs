@@ -39,7 +39,7 @@ const SUBMIT_SETTLE: Duration = Duration::from_millis(500);
 /// Timeout for one key of a removal to take effect on the screen.
 const REMOVAL_STEP: Duration = Duration::from_millis(400);
 
-/// Maximum number of keys of one removal.
+/// Maximum number of key presses to remove a text from the input field.
 ///
 /// A long text needs one or two keys for each line.
 const REMOVAL_KEYS: u32 = 400;

@@ -48,7 +48,7 @@ pub struct ClaimRequest {
     pub note: Option<String>,
 }
 
-/// Answer of the link to a claim request.
+/// Response to a [`ClaimRequest`] from the process that runs the link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimAnswer {

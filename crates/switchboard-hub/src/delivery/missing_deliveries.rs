@@ -94,7 +94,7 @@ fn existing_deliveries(db: &Connection, seq: i64) -> Result<BTreeMap<i64, Option
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Plans the message with the current directory and returns the deliveries that do not exist.
+/// Plans the message's deliveries with the current agent directory and returns the missing ones.
 fn plan_missing(
     stored: &Stored,
     existing: &BTreeMap<i64, Option<AgentId>>,

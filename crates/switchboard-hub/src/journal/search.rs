@@ -20,12 +20,12 @@ pub(crate) const STEP: i64 = 500;
 /// Number of missing messages from which on the newest are indexed first: about a second of work.
 const NEWEST_FIRST: i64 = 20_000;
 
-/// Number of missing messages from which on a process that only sends indexes a batch.
+/// Number of unindexed messages at which a send-only process indexes a batch.
 ///
 /// With this number, one command in 64 does the work.
 const DUE: i64 = 64;
 
-/// Number of messages that a process that only sends indexes before it ends: about 4 ms.
+/// Maximum number of messages that a send-only process indexes before it exits: about 4 ms.
 ///
 /// It is twice [`DUE`], so that the index catches up.
 pub(crate) const PORTION: i64 = 2 * DUE;
@@ -108,7 +108,7 @@ impl Coverage {
         newest <= self.base || (self.has(newest) && oldest.is_some_and(|oldest| oldest >= self.low))
     }
 
-    /// Returns true if a process that only sends should index a batch.
+    /// Returns true if a send-only process should index a batch.
     pub(crate) fn is_due(self) -> bool {
         self.missing() >= DUE
     }

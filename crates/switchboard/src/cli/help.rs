@@ -89,7 +89,7 @@ pub(super) fn describe(verb: Command, augment: fn(Command) -> Command) -> Comman
     add_footer(verb)
 }
 
-/// Ends the help of a verb and of its sub-verbs with the line about global options.
+/// Appends the footer about global options to the help of a command and of its subcommands.
 fn add_footer(verb: Command) -> Command {
     let examples = verb.get_after_long_help().map(|examples| format!("{examples}\n\n")).unwrap_or_default();
     let own_from = verb.get_arguments().any(|arg| arg.get_long() == Some("from") && !arg.is_global_set());

@@ -143,9 +143,9 @@ pub(super) struct Keyboard<'s> {
     idle: Duration,
     /// Keys that the person pressed while a text was typed.
     held: VecDeque<Vec<u8>>,
-    /// A text of ours that may still appear in the input field.
+    /// A text that this process typed and that may still appear in the input field.
     leftover: Option<LeftoverText>,
-    /// True if a text of ours was entered; before, the program may still be starting.
+    /// True once this process has typed a text. Until then, the program may still be starting.
     has_typed: bool,
 }
 
